@@ -1,11 +1,16 @@
-"""How many processes, cores, bytes of memory and of disk a load needs, reckoned from the committed results.
+"""Estimate the processes, cores, memory and disk that a load needs, from the committed results.
 
     python -m bench.capacity --rate 20000 --body 1000 --groups 2 --days 3 --members 3
 
-Every figure comes from `bench/results` or from the code: processor time of a message sent in batches and read by one
-group (`produce`, `end_to_end`), of a message sent by a call of its own (`unary`), memory of processes with a backlog
-and consumers (`memory`), bytes of the log for a message (`store/store_start`). A machine twice as fast needs half.
-`python -m bench.capacity --page` writes the examples of docs/operations/capacity.md.
+Every figure comes from `bench/results` or from the code:
+
+* processor time of a message sent in batches and read by one group: `produce`, `end_to_end`
+* processor time of a message sent by a call of its own: `unary`
+* memory of processes with a backlog and consumers: `memory`
+* bytes of the log for a message: `store/store_start`
+
+A machine twice as fast needs half. `python -m bench.capacity --page` writes the examples of
+docs/operations/capacity.md.
 """
 
 import argparse
@@ -14,71 +19,71 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.report import Figures
-from bench.table import RESULTS, ROOT, load, readme_with
+from bench.table import RESULTS, ROOT, load, page_with
 from ortoo.enode.index.catalog import RUN_BYTES
 from ortoo.enode.log.settings import StoreSettings
 
 PAGE = ROOT / "docs/operations/capacity.md"
 USED = 0.5
-"""Which share of a core is planned for, so that the rest carries peaks, restarts and readers that catch up."""
+"""The share of a core to plan for; the rest carries peaks, restarts and readers that catch up."""
 SPARE = 1.2
-"""How much larger than its content a disk is."""
+"""Disk size divided by the size of its content."""
 DAY_S = 86_400
 MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is to be carried."""
+    """The load to carry."""
 
     rate: float
-    """Messages a second that are sent."""
+    """Messages sent a second."""
     body: int
-    """Bytes of a message."""
+    """Bytes of a message body."""
     groups: int = 1
-    """How many groups read each of them."""
+    """The number of groups that read each message."""
     days: float = 1.0
-    """How long they are kept."""
+    """The retention time of messages."""
     members: int = 1
-    """Of each enode."""
+    """Replicas of each enode."""
     single: float = 0.0
-    """Which share of them is sent by a call of its own, as by RocketMQ's clients; 0 to 1."""
+    """The share of messages sent by a call of their own, as by RocketMQ's clients; 0 to 1."""
     queues: int = 100
     consumers: int = 20
     disk_gb_max: float = 2_000.0
-    """How large a disk may be; more goes to more enodes."""
+    """The largest disk; more data needs more enodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What that needs."""
+    """The resources that a load needs."""
 
     snodes: int
     enodes: int
     snode_cores: float
-    """All snodes together, at the measured speed and without reserve."""
+    """All snodes together, at the measured speed, without reserve."""
     enode_cores: float
-    """All leaders together."""
+    """All leaders together, without reserve."""
     disk_gb: float
-    """Of each member of each enode, with a fifth to spare."""
+    """Of each replica of each enode, with a fifth to spare."""
     snode_memory_mib: int
-    """Of each process: the limit to give."""
+    """The memory limit of each process."""
     enode_memory_mib: int
     network_mb_per_s: float
     """Into and out of all snodes."""
 
 
 def capacity(load: Load, results: dict[str, Figures], start: Figures) -> Capacity:
-    """What a load needs, by the results; `start` is that of `store_start`."""
+    """The resources that `load` needs, by the results; `start` is the result of `store_start`."""
     sent, both = results["produce"], results["end_to_end"]
     bodies = max(load.body, sent["body_bytes"]) / sent["body_bytes"]
 
     def cores(role: str) -> float:
-        """Of all processes of a role: batches by their bytes, calls one by one."""
+        """Cores of all processes of a role: batches cost by their bytes, single calls by their number."""
         sending: float = sent["cpu_us_per_message"][role]
         reading: float = both["cpu_us_per_message"][role] - sending
         batched: float = load.rate * bodies * ((1 - load.single) * sending + load.groups * reading) / 1e6
-        # Both cores were busy with client, snode and enode: each got less than all of it.
+        # Client, snode and enode shared both cores, so each got less than a whole core.
         alone: float = (
             load.rate * load.single * results["unary"]["setting"]["cores"] / results["unary"]["messages_per_s"]
         )
@@ -109,7 +114,7 @@ def capacity(load: Load, results: dict[str, Figures], start: Figures) -> Capacit
 
 
 def _limit(mib: float) -> int:
-    """Twice as much as was seen, in steps of 128 MiB."""
+    """Twice the measured memory, in steps of 128 MiB."""
     return math.ceil(2 * mib / 128) * 128
 
 
@@ -124,7 +129,7 @@ EXAMPLES = {
 def table(results: dict[str, Figures], start: Figures) -> str:
     """The examples, a row each."""
     head = (
-        *("load", "snodes", "enodes × members", "cores in use: snodes, enodes", "disk of each member"),
+        *("load", "snodes", "enodes × replicas", "cores in use: snodes, enodes", "disk of each replica"),
         *("memory limit: snode, enode", "network"),
     )
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
@@ -146,23 +151,23 @@ def table(results: dict[str, Figures], start: Figures) -> str:
 
 
 def page(text: str) -> str:
-    """The page with the examples between its marks."""
-    return readme_with(text, table(load(), load(RESULTS / "store")["store_start"]))
+    """The page `text` with the examples between its marks."""
+    return page_with(text, table(load(), load(RESULTS / "store")["store_start"]))
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--page", action="store_true", help="write the examples of the page")
     parser.add_argument("--rate", type=float, default=1_000, help="messages a second")
     parser.add_argument("--body", type=int, default=1_000, help="bytes of each")
     parser.add_argument("--groups", type=int, default=1, help="groups that read each")
-    parser.add_argument("--days", type=float, default=1.0, help="how long they are kept")
-    parser.add_argument("--members", type=int, default=1, help="members of each enode")
-    parser.add_argument("--single", type=float, default=0.0, help="share that is sent by single calls, 0 to 1")
+    parser.add_argument("--days", type=float, default=1.0, help="retention time")
+    parser.add_argument("--members", type=int, default=1, help="replicas of each enode")
+    parser.add_argument("--single", type=float, default=0.0, help="share of messages sent by single calls, 0 to 1")
     parser.add_argument("--queues", type=int, default=100, help="queues of all topics")
     parser.add_argument("--consumers", type=int, default=20, help="consumers that are connected")
-    parser.add_argument("--disk-gb-max", type=float, default=2_000.0, help="how large a disk may be")
+    parser.add_argument("--disk-gb-max", type=float, default=2_000.0, help="largest disk")
     chosen = vars(parser.parse_args())
     if chosen.pop("page"):
         PAGE.write_text(page(PAGE.read_text()))

@@ -10,8 +10,8 @@ from bench.traffic import consuming, make_topic, produce_for
 from ortoo.client import connect
 
 METHOD = (
-    "a backlog is produced; then the producer goes on alone, and again while one consumer drains the backlog from the "
-    "first message; both rates in one run on one cluster"
+    "a backlog is produced; then the producer's rate is measured alone and beside one consumer that drains the "
+    "backlog from the first message. Both rates come from one run on one cluster"
 )
 
 

@@ -1,6 +1,6 @@
-"""How soon `ortoo dev` serves in a fresh folder, beside an empty grpc.aio server started the same way.
+"""The start-up time of `ortoo dev` in a fresh folder, beside an empty grpc.aio server started the same way.
 
-The time to the first acknowledged send includes creating the topic, as on anybody's first day.
+The time to the first acknowledged send includes creating the topic.
 """
 
 import argparse
@@ -45,7 +45,7 @@ asyncio.run(serve())
 
 @asynccontextmanager
 async def _started(*arguments: str) -> AsyncIterator[tuple[int, str]]:
-    """A Python process that has said "ready on ADDRESS": its process id and that address."""
+    """A Python process that has printed "ready on ADDRESS": its process id and that address."""
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -1,7 +1,7 @@
-"""Many consumers in one process of their own, so that their memory is not counted as anybody else's.
+"""Many consumers in one separate process, so that their memory is not counted with another process.
 
-`python -m bench.crowd ADDRESS TOPIC CONSUMERS GROUPS` opens them and prints, each second, how many messages they have
-received together; it ends when its standard input does.
+`python -m bench.crowd ADDRESS TOPIC CONSUMERS GROUPS` opens them and prints, each second, the number of messages they
+have received together. It ends when its standard input does.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ SETTINGS = ConsumerSettings(from_first=True, unfinished_messages_max=8192, unfin
 
 
 class Crowd:
-    """What the consumers have received so far."""
+    """Counts the messages that the consumers have received."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start with a count of zero."""
         self.messages = 0
 
     async def read(self, address: str, topic: str, group: str) -> None:
-        """Consume for ever, with a connection of its own."""
+        """Consume until cancelled, over a connection of its own."""
         async with connect(address) as mq, mq.consumer(group, topic, SETTINGS) as consumer:
             async for batch in consumer.batches():
                 self.messages += len(batch)
@@ -43,15 +43,15 @@ async def _serve(address: str, topic: str, consumers: int, groups: int) -> None:
 
 
 class CrowdProcess:
-    """The other process, seen from here."""
+    """The other process, seen from the benchmark."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        """Made by `reading`."""
+        """Created by `reading`."""
         self.process_id = process.pid
         self._stdout = process.stdout
 
     async def received(self) -> int:
-        """How many messages they have, as told about once a second; waits for the next telling."""
+        """The number of messages received, at the next report; the process reports about once a second."""
         assert self._stdout is not None
         line = await self._stdout.readline()
         if not line:
@@ -61,7 +61,7 @@ class CrowdProcess:
 
 @contextlib.asynccontextmanager
 async def reading(address: str, topic: str, consumers: int, groups: int) -> AsyncIterator[CrowdProcess]:
-    """So many consumers, spread over so many groups, in a process of their own."""
+    """Run `consumers` consumers, spread over `groups` groups, in a separate process."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.crowd", address, topic, str(consumers), str(groups)),
         stdin=asyncio.subprocess.PIPE,

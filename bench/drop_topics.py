@@ -1,4 +1,4 @@
-"""What deleting many topics costs one enode: processor time of the store that holds them."""
+"""The cost of deleting many topics: processor time of the store that holds them."""
 
 import argparse
 import tempfile
@@ -17,16 +17,16 @@ from ortoo.enode.changes.pops import PopLeased
 from ortoo.enode.store.store import Store, TopicCopy
 
 METHOD = (
-    "a store holds topics, each with a batch of an idempotent producer, a group with offsets, a lock and a message "
-    "given back, and a group that pops; processor time of the process to delete them all in one call, and to delete a "
-    "hundredth of them one by one beside the others"
+    "a store holds topics, each with a batch of an idempotent producer, a group with offsets, a lock and a released "
+    "message. Each topic also has a group that pops. Processor time of the process to delete them all in one call, "
+    "and to delete a hundredth of them one by one beside the others"
 )
 FIRST_ID = 1_000
 
 
 @asynccontextmanager
 async def filled(topics: int) -> AsyncIterator[Store]:
-    """A store with so many topics."""
+    """A store with `topics` topics."""
     with tempfile.TemporaryDirectory(prefix="ortoo-bench-") as folder:
         async with open_store(Path(folder)) as store:
             ids = range(FIRST_ID, FIRST_ID + topics)
@@ -48,7 +48,7 @@ async def filled(topics: int) -> AsyncIterator[Store]:
 
 
 async def measure(options: argparse.Namespace) -> Figures:
-    """Some one by one, then all the others at once."""
+    """Delete some topics one by one, then all others at once."""
     async with filled(options.topics) as store:
         few = range(FIRST_ID, FIRST_ID + max(1, options.topics // 100))
         before_s = time.process_time()

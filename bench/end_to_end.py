@@ -11,8 +11,9 @@ from bench.traffic import consuming, make_topic, produce_for
 from ortoo.client import connect
 
 METHOD = (
-    "one producer and one push consumer in one Python process, snode and enode beside them, 8 queues, fdatasync before "
-    "each acknowledgement; from the first send to the last delivery; contents and order of every message are checked"
+    "one producer and one push consumer in one Python process, snode and enode beside them, 8 queues. fdatasync "
+    "before each acknowledgement. Time from the first send to the last delivery; contents and order of every message "
+    "are checked"
 )
 
 

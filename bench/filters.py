@@ -10,8 +10,8 @@ from bench.traffic import make_topic
 from ortoo.client import Client, Filter, Message, Sql, connect
 
 METHOD = (
-    "one topic with tags and properties is read from first to last message through the snode: whole, by a tag, by SQL "
-    "conditions; each rate is of messages looked at; best of three, all in one run on one cluster"
+    "one topic with tags and properties is read from first to last message through the snode: whole, by a tag, by SQL"
+    " conditions. Each rate is of messages examined; best of three, all in one run on one cluster"
 )
 FILTERS: dict[str, Filter] = {
     "tag": "tag-7",
@@ -22,7 +22,7 @@ FILTERS: dict[str, Filter] = {
 
 
 async def measure(options: argparse.Namespace) -> Figures:
-    """Messages looked at a second, plain and through each filter."""
+    """Messages examined a second, plain and through each filter."""
     async with cluster() as roles, connect(roles.address) as mq:
         await make_topic(roles.address, "bench", 4)
         async with mq.producer("bench") as producer:

@@ -1,4 +1,4 @@
-"""Whether a busy event loop makes fdatasync slow: the flush thread needs the interpreter after each one."""
+"""The effect of a busy event loop on fdatasync: the flush thread needs the interpreter after each one."""
 
 import argparse
 import asyncio
@@ -15,15 +15,16 @@ from ortoo.enode.disk.disk import RealDisk, RealFile
 from ortoo.enode.reigns.serving import SWITCH_INTERVAL_S
 
 METHOD = (
-    "one batch after another is appended to a store in this process; every fdatasync is timed in the flush thread, "
-    "until it has the interpreter again: beside an idle event loop, and beside one that always has work, in short turns"
+    "one batch after another is appended to a store in this process. Every fdatasync is timed in the flush thread, "
+    "until it has the interpreter again. Measured beside an idle event loop and beside one that always has work, in "
+    "short turns"
 )
 PYTHON_SWITCH_INTERVAL_S = 0.005
 BUSY_STEP_S = 0.0005
 
 
 class TimedFile(RealFile):
-    """A file that notes how long each sync takes."""
+    """A file that records the duration of each sync."""
 
     def __init__(self, file: RealFile, durations: list[float]) -> None:
         """Take over an open file."""
@@ -31,7 +32,7 @@ class TimedFile(RealFile):
         self._durations = durations
 
     def sync_data(self) -> None:
-        """Sync, and note how long it took until the thread runs on."""
+        """Sync, and record the time until the thread holds the interpreter again."""
         started = time.perf_counter()
         super().sync_data()
         self._durations.append(time.perf_counter() - started)
@@ -41,7 +42,7 @@ class TimedDisk(RealDisk):
     """A disk whose files are timed."""
 
     def __init__(self) -> None:
-        """Nothing was timed yet."""
+        """Start without any recorded duration."""
         super().__init__()
         self.durations: list[float] = []
 
@@ -51,7 +52,7 @@ class TimedDisk(RealDisk):
 
 
 async def measure(options: argparse.Namespace) -> Figures:
-    """Idle and saturated, in short turns; then saturated with the switch interval that Python begins with."""
+    """Idle and saturated, in short turns; then saturated with Python's default switch interval."""
     disk = TimedDisk()
     idle: list[float] = []
     saturated: list[float] = []

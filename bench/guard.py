@@ -1,10 +1,10 @@
-"""Whether a change made anything slower: compares ratios of new results with the committed ones, never times.
+"""Detect regressions: compare ratios of new results with the committed ones, never times.
 
     python -m bench.suite --into build/bench
-    python -m bench.guard build/bench            # exit code 1, and a line for each ratio that fell
+    python -m bench.guard build/bench       # exit code 1, and a line for each ratio that fell
 
-Every ratio is "how many times the baseline of the same run ours is", larger is better, so results of two machines can
-be compared.
+Every ratio is our figure divided by the baseline of the same run, larger is better, so results of two machines can be
+compared.
 """
 
 import argparse
@@ -16,12 +16,12 @@ from bench.report import Figures
 from bench.table import RESULTS, load
 
 FALL_MAX = 0.25
-"""By how much of itself a ratio may fall: what noise on a shared machine does."""
+"""The largest fraction by which a ratio may fall; noise on a shared machine causes smaller falls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """A ratio that fell, or is not there any more."""
+    """A ratio that fell or is missing."""
 
     bench: str
     ratio: str
@@ -30,7 +30,7 @@ class Regression:
 
     def __str__(self) -> str:
         if self.now is None:
-            return f"{self.bench}: {self.ratio}: was {self.before:.3f}, is not measured any more"
+            return f"{self.bench}: {self.ratio} was {self.before:.3f}, is missing from the new results"
         return f"{self.bench}: {self.ratio}: was {self.before:.3f}, is {self.now:.3f}"
 
 
@@ -47,10 +47,10 @@ def regressions(before: dict[str, Figures], now: dict[str, Figures], fall_max: f
 
 
 def main() -> int:
-    """Do what the command line says; 1 if a ratio fell, 2 if there is nothing to compare."""
+    """Run the command line; 1 if a ratio fell, 2 if there is nothing to compare."""
     parser = argparse.ArgumentParser(prog="python -m bench.guard", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="where the new results are")
-    parser.add_argument("--against", type=Path, default=RESULTS, help="what they are compared with")
+    parser.add_argument("--against", type=Path, default=RESULTS, help="the results to compare with")
     parser.add_argument("--fall-max", type=float, default=FALL_MAX, help="share by which a ratio may fall")
     arguments = parser.parse_args()
     before, now = load(arguments.against), load(arguments.folder)

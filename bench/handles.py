@@ -1,7 +1,7 @@
-"""What sealing a receipt handle and reading it back costs, beside an HMAC that begins anew with its key each time.
+"""The cost of sealing and opening a receipt handle, beside an HMAC that derives its key each time.
 
 `python -m bench.handles [--json]` prints microseconds a handle: the least of several rounds. Each round measures all
-steps one after another, so that what else the machine does meets them alike.
+steps one after another, so that other load on the machine affects them alike.
 """
 
 import argparse
@@ -28,7 +28,7 @@ async def measure(arguments: argparse.Namespace) -> report.Figures:
         "make a handle": lambda: handle.text(seals),
         "read a handle": lambda: read_receipt(text, seals),
         "its seal": lambda: seals.seal(purpose, data),
-        "an HMAC begun anew": lambda: hmac.digest(SECRET, purpose + data, hashlib.sha256),
+        "an HMAC with a new key": lambda: hmac.digest(SECRET, purpose + data, hashlib.sha256),
     }
     best_us = dict.fromkeys(steps, float("inf"))
     for _ in range(arguments.rounds):

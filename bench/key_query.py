@@ -1,4 +1,4 @@
-"""What the index of keys and message ids costs, and how fast it answers."""
+"""The cost of the index of keys and message ids, and its query latency."""
 
 import argparse
 import random
@@ -21,8 +21,8 @@ from ortoo.common.records.sealed_batch import SealedBatch
 
 METHOD = (
     "cost: one producer sends messages with a key each through two clusters in turn, one whose enode keeps the index "
-    "and one whose does not, medians of the rounds; queries: a store of messages that have a key and an id of their "
-    "own each is asked for random ones, one after another"
+    "and one whose does not. Medians of the rounds. Queries: a store holds messages with a key and an id of their "
+    "own. Random ones are looked up, one after another"
 )
 BATCH_MESSAGES = 1000
 CHUNK_MESSAGES = 8_000

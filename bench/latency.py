@@ -1,4 +1,4 @@
-"""How long one message takes at a steady rate, from the planned send to the handler."""
+"""The latency of one message at a steady rate, from the planned send to the handler."""
 
 import argparse
 import asyncio
@@ -14,9 +14,9 @@ from bench.traffic import make_topic, ticks
 from ortoo.client import Client, Consumer, ConsumerSettings, Message, connect
 
 METHOD = (
-    "an open loop sends single messages at a fixed rate, 4 queues, fdatasync before each acknowledgement; delays count "
-    "from the planned send time, so stalls are not hidden (no coordinated omission); push = until the consumer, which "
-    "has a connection of its own, has it; the first second is not counted"
+    "an open loop sends single messages at a fixed rate, 4 queues, fdatasync before each acknowledgement. Delays "
+    "count from the planned send time, so stalls are not hidden (no coordinated omission). Push = until the consumer,"
+    " which has a connection of its own, has it. The first second is not counted"
 )
 WARM_UP_S = 1.0
 Send = Callable[[], Awaitable[object]]
@@ -67,7 +67,7 @@ async def _answered(send: Send, options: argparse.Namespace) -> list[float]:
 
 
 async def _pushed(mq: Client, address: str, options: argparse.Namespace) -> list[float]:
-    """Seconds from planned send to arrival, counted from when the consumer gets messages at all."""
+    """Seconds from planned send to arrival, counted from the first delivery to the consumer."""
     delays: list[float] = []
     warm_up = int(WARM_UP_S * options.rate)
     total = warm_up + int(options.rate * options.seconds)

@@ -1,4 +1,4 @@
-"""What replication costs: processor time a message of an enode alone, and of each member of one that has three."""
+"""The cost of replication: processor time a message, alone and of each replica of an enode of three."""
 
 import argparse
 import asyncio
@@ -29,34 +29,35 @@ from ortoo.v1 import enode_pb2, record_pb2
 from tests.e2e.member_cluster import leading, member_cluster, whole
 
 METHOD = (
-    "an enode alone and one of three members, both running all the time and loaded in turn; bodies of 256 bytes, 8 "
-    "queues, acknowledged when a majority of disks has them. `bulk`: one producer's `send_many` through a snode; "
-    "`direct`: batches given to the enode itself at a steady rate, with the time to their acknowledgement. Processor "
-    "microseconds a message of each process, user and system; medians over the rounds. `messages`: what the leader "
-    "sent to those who follow, and its flushes. `alone at once`: three enodes alone with a snode each, bulk, which "
-    "share nothing but the machine: what its cores cost one another. `bare`: processes that send a mebibyte twice by "
-    "grpc.aio, and that receive it, write it and sync it, and do nothing else; a message has as many bytes as in `bulk`"
+    "an enode alone and an enode of three replicas, both running all the time and loaded in turn. Bodies of 256 "
+    "bytes, 8 queues, acknowledged when a majority of disks has them. `bulk`: one producer's `send_many` through a "
+    "snode. `direct`: batches sent to the enode without a snode at a steady rate, with the time to their "
+    "acknowledgement. Processor microseconds a message of each process, user and system; medians over the rounds. "
+    "`messages`: flushes of the leader and messages to its followers. `alone at once`: three enodes alone with a "
+    "snode each, bulk, which share nothing but the machine. It shows the cost of sharing the cores. `bare`: processes"
+    " that send a mebibyte twice by grpc.aio, and that receive it, write it and sync it, and do nothing else. A "
+    "message has as many bytes as in `bulk`"
 )
 TOPIC, QUEUES, BODY_BYTES = "bench", 8, 256
 MIB = 1 << 20
 DIRECT_MESSAGES = 400
-"""In a batch that is given to the enode itself."""
+"""Messages in a batch that is sent to the enode without a snode."""
 COUNTED = {"flushes": "ortoo_flushes_total", "shipments": "ortoo_shipments_total", "bytes": "ortoo_shipped_bytes_total"}
 
 
 @dataclass(slots=True)
 class Loaded:
-    """One of the two, with what loads it."""
+    """One of the two enodes, with its snode and producer."""
 
     producer: Producer
     topic_id: int
     enode: RoleProcess
-    """Who is given messages."""
+    """The enode that receives the messages."""
     processes: dict[str, RoleProcess]
     channels: Channels
 
     async def measured(self, way: str, seconds: float, rate: float) -> Figures:
-        """Load it for so long: what a message cost each process."""
+        """Load it for `seconds`; the cost of a message in each process."""
         before, counted = self._used_s(), self._counted()
         figures: Figures = {}
         if way == "bulk":
@@ -111,7 +112,7 @@ class Loaded:
 
 
 async def measure(options: argparse.Namespace) -> Figures:
-    """Both, round after round."""
+    """Load both enodes in turn, round after round."""
     rounds: dict[str, list[Figures]] = {f"{who} {way}": [] for way in ("bulk", "direct") for who in ("alone", "three")}
     at_once: list[Figures] = []
     bare: list[Figures] = []
@@ -143,7 +144,7 @@ async def measure(options: argparse.Namespace) -> Figures:
 
 
 async def _bare(followers: Sequence[tuple[str, int]], seconds: float) -> Figures:
-    """What a mebibyte costs who sends it twice, which is this process, and each who keeps it: milliseconds."""
+    """Processor milliseconds a mebibyte: of this process, which sends it twice, and of each follower that stores it."""
     processes = [os.getpid(), *(process_id for _, process_id in followers)]
     before = [running_s(one) for one in processes]
     mib = await carried([address for address, _ in followers], os.urandom(MIB), seconds) / MIB
@@ -152,7 +153,7 @@ async def _bare(followers: Sequence[tuple[str, int]], seconds: float) -> Figures
 
 
 def _floor(figures: Figures, bare: Figures) -> Figures:
-    """What carrying alone would make of the two ratios."""
+    """The two ratios that transport and disk alone would give."""
     three, alone_us = figures["three bulk"], figures["alone bulk"]["cpu_us"]["enode"]
     followers = len(three["cpu_us"]) - 2
     sent_bytes = three["bytes_a_shipment"] * three["shipments_a_flush"] / three["messages_a_flush"] / followers

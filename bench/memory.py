@@ -1,4 +1,4 @@
-"""How much memory each process takes: with a long backlog, with many consumers behind it, and over time."""
+"""The memory of each process: with a long backlog, with many consumers behind it, and over time."""
 
 import argparse
 import asyncio
@@ -11,8 +11,8 @@ from bench.traffic import make_topic, produce_for, ticks
 from ortoo.client import Client, connect
 
 METHOD = (
-    "a backlog is produced; then consumers in a process of their own, ten a group, read it from the first; then the "
-    "producer goes on; the largest resident memory of producer, snode and enode after each phase; with --minutes, "
+    "a backlog is produced. Consumers in a separate process, ten a group, read it from the first message. Then the "
+    "producer continues. The largest resident memory of producer, snode and enode after each phase. With --minutes, "
     "the growth while a steady stream passes, first third left out"
 )
 CONSUMERS_A_GROUP = 10
@@ -20,7 +20,7 @@ TOPIC_QUEUES = 20
 
 
 async def measure(options: argparse.Namespace) -> Figures:
-    """Peaks of the phases, and the growth over time if it is asked for."""
+    """Peaks of the phases, and the growth over time if `--minutes` is set."""
     backlog = int(options.backlog_mb * 1e6 / options.body_bytes)
     groups = max(1, options.consumers // CONSUMERS_A_GROUP)
     async with cluster() as roles, connect(roles.address) as mq:
@@ -47,7 +47,7 @@ async def measure(options: argparse.Namespace) -> Figures:
 
 
 async def _read_on(roles: Cluster, options: argparse.Namespace, groups: int, backlog: int) -> int:
-    """Let the consumers read for so long, or until they have all; how many messages they got."""
+    """Let the consumers read for `options.seconds`, or until they have the backlog; the number of messages received."""
     received = 0
     async with reading(roles.address, "bench", options.consumers, groups) as readers:
         stop_at = time.perf_counter() + options.seconds
@@ -57,7 +57,7 @@ async def _read_on(roles: Cluster, options: argparse.Namespace, groups: int, bac
 
 
 async def _steady(roles: Cluster, mq: Client, options: argparse.Namespace) -> Figures:
-    """Memory now and then while messages pass at a fixed rate, and how fast it grows in MiB a minute."""
+    """Samples of memory while messages pass at a fixed rate, and its growth in MiB a minute."""
     await make_topic(roles.address, "steady", 8)
     samples: dict[str, list[tuple[float, float]]] = {"snode": [], "enode": [], "namesrv": []}
     chunk, per_chunk = [bytes(options.body_bytes)] * 100, 100

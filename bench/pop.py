@@ -12,12 +12,12 @@ from ortoo.client import Client, PopConsumer, PopSettings, connect
 
 METHOD = (
     "one topic of 4 queues is read whole through the snode (plain pull), then popped and acknowledged durably, in "
-    "batches of 32 and of 512, by workers that share one consumer or 8 with connections of their own, each worker with "
-    "one pop or acknowledgement under way at a time; messages a second and processor microseconds a "
-    "message, all in one run on one cluster"
+    "batches of 32 and of 512. Workers share one consumer or 8 with connections of their own, each worker with one "
+    "pop or acknowledgement under way at a time. Messages a second and processor microseconds a message, all in one "
+    "run on one cluster"
 )
 CASES = ((32, 8, 1), (32, 8, 8), (32, 64, 1), (32, 64, 8), (512, 8, 1))
-"""(messages of a batch, workers, consumers that they share)."""
+"""(messages of a batch, workers, consumers that the workers share)."""
 
 
 async def measure(options: argparse.Namespace) -> Figures:
@@ -74,7 +74,7 @@ async def _popped(address: str, group: str, size: int, workers: int, consumers: 
                 count = await _pop_and_acknowledge(consumer)
                 left -= count
                 if count:
-                    ended = time.perf_counter()  # what follows is waiting for more
+                    ended = time.perf_counter()  # the rest is waiting for more
 
         started = time.perf_counter()
         await asyncio.gather(*[work(opened[number % consumers]) for number in range(workers)])

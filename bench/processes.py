@@ -26,15 +26,15 @@ class Cluster:
         return self.snode.address
 
     def memory_mib(self) -> dict[str, float]:
-        """Resident memory of each role now."""
+        """Current resident memory of each role."""
         return {role.role: memory_mib(role.process_id) for role in (self.namesrv, self.enode, self.snode)}
 
     def memory_peak_mib(self) -> dict[str, float]:
-        """The largest resident memory that each role, and this process, ever had."""
+        """The largest resident memory so far of each role and of this process."""
         return {name: memory_peak_mib(process_id) for name, process_id in self.process_ids().items()}
 
     def cpu_s(self) -> dict[str, float]:
-        """Processor seconds that each process of the path has used so far; "client" is this one."""
+        """Processor seconds so far of each process of the path; "client" is this one."""
         return {name: cpu_s(process_id) for name, process_id in self.process_ids().items()}
 
     def process_ids(self) -> dict[str, int]:
@@ -43,7 +43,7 @@ class Cluster:
 
 
 def cpu_s(process_id: int, *, with_children: bool = False) -> float:
-    """Processor seconds, user and system, that a process has used so far, and those of children that ended."""
+    """Processor seconds, user and system, of a process so far, with those of children that ended."""
     try:
         fields = Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:  # it has just ended
@@ -52,7 +52,7 @@ def cpu_s(process_id: int, *, with_children: bool = False) -> float:
 
 
 def descendants(process_id: int) -> Iterator[int]:
-    """The children of a process that run now, and theirs."""
+    """The running children of a process, and their children."""
     for task in Path(f"/proc/{process_id}/task").glob("*/children"):
         try:
             children = [int(word) for word in task.read_text().split()]
@@ -64,7 +64,7 @@ def descendants(process_id: int) -> Iterator[int]:
 
 
 def name_of(process_id: int) -> str:
-    """What a process runs; empty when it has ended."""
+    """The command name of a process; empty when it has ended."""
     try:
         return Path(f"/proc/{process_id}/comm").read_text().strip()
     except OSError:
@@ -72,7 +72,7 @@ def name_of(process_id: int) -> str:
 
 
 def running_s(process_id: int) -> float:
-    """Processor seconds that a process's living threads have used so far, in nanoseconds; `cpu_s` counts in ticks."""
+    """Processor seconds so far of a process's living threads, from nanoseconds; `cpu_s` counts in ticks."""
     tasks = Path(f"/proc/{process_id}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
@@ -84,14 +84,14 @@ def memory_mib(process_id: int) -> float:
 
 
 def memory_peak_mib(process_id: int) -> float:
-    """The largest resident memory that a process ever had."""
+    """The largest resident memory so far of a process."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process_id}/status").read_text())
     assert found is not None
     return round(int(found[1]) / 1024, 1)
 
 
 def cpu_us_per_message(before: dict[str, float], after: dict[str, float], messages: int) -> dict[str, float]:
-    """Processor microseconds a message in each process: what noise on the machine changes least."""
+    """Processor microseconds a message in each process: the figure that noise on the machine changes least."""
     return {name: round((after[name] - before[name]) / messages * 1e6, 3) for name in before}
 
 
@@ -107,7 +107,7 @@ async def cluster(
     """Start name server, enode and snode, each a process; stop them and remove their data at the end.
 
     `enode_settings` and `snode_settings` are environment variables without their prefix. `snode_module` and
-    `enode_module` run in the place of their own.
+    `enode_module` run in place of the roles' own modules.
     """
     async with AsyncExitStack() as stack:
         if folder is None:

@@ -11,9 +11,10 @@ from bench.traffic import make_topic, produce_for
 from ortoo.client import connect
 
 METHOD = (
-    "one Python producer sends distinct bodies without key through the snode to the enode, 8 queues, every process on "
-    "this machine, default settings: fdatasync before each acknowledgement; ends when all are acknowledged; large "
-    "bodies show the bytes a second when messages cost little; raw gRPC before and after, the better counts"
+    "one Python producer sends distinct bodies without key through the snode to the enode, 8 queues. Every process "
+    "runs on this machine with default settings: fdatasync before each acknowledgement. Ends when all are "
+    "acknowledged. Large bodies show the bytes a second when messages cost little. Raw gRPC before and after, the "
+    "better counts"
 )
 
 

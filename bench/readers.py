@@ -1,4 +1,4 @@
-"""Appending while others read: tailing readers on every queue, and one reader that has a backlog to catch up."""
+"""Appending while others read: tailing readers on every queue, and one reader that catches up on a backlog."""
 
 import argparse
 import asyncio
@@ -14,8 +14,9 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.store.store import Store
 
 METHOD = (
-    "a store in this process holds a backlog; producers that keep 16 batches under way append alone, and then beside "
-    "tailing readers of every queue and one reader that goes through the whole backlog, in turns; medians of the rounds"
+    "a store in this process holds a backlog. Producers that keep 16 batches under way append alone, and then beside "
+    "readers, in turns. Readers: tailing readers of every queue and one reader of the whole backlog. Medians of the "
+    "rounds"
 )
 TAILS_A_QUEUE = 2
 READ_BYTES = 1 << 20
@@ -23,7 +24,7 @@ Make = Callable[[int], SealedBatch]
 
 
 async def measure(options: argparse.Namespace) -> Figures:
-    """MB/s appended alone and beside the readers; the catch-up reader's MB/s; memory."""
+    """MB/s appended alone and beside the readers, MB/s of the catch-up reader, and memory."""
     make = repeated_batches(options.body_bytes, options.messages_per_batch)
     batch_bytes = len(make(0).records)
     backlog = int(options.backlog_mb * 1e6 / batch_bytes)

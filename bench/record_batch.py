@@ -1,7 +1,7 @@
-"""What encoding, opening, checking, filtering and gathering record batches costs on this machine.
+"""The cost of encoding, opening, checking, filtering and gathering record batches on this machine.
 
-`python -m bench.record_batch [--json]` prints, for each step, microseconds per batch and per message: the best of
-several rounds, because everything else on the machine only adds.
+`python -m bench.record_batch [--json]` prints microseconds per batch and per message for each step. It takes the best
+of several rounds, because other load on the machine only adds.
 """
 
 import argparse
@@ -22,7 +22,7 @@ ROUNDS = 7
 
 
 def steps(messages: int, body_bytes: int) -> dict[str, Callable[[], object]]:
-    """Everything that is measured, by name; messages have one of ten tags and a key of their own."""
+    """Every measured step by name; messages have one of ten tags and a key of their own."""
     bodies = [row.to_bytes(4, "little") * (body_bytes // 4) for row in range(messages)]
     tags = [f"tag-{row % 10}" for row in range(messages)]
     keys = [f"key-{row}" for row in range(messages)]

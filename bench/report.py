@@ -1,4 +1,4 @@
-"""How a benchmark says what it measured: one JSON object, or a few lines for a person."""
+"""The output of a benchmark: one JSON object, or a few lines for a person."""
 
 import argparse
 import asyncio
@@ -27,7 +27,7 @@ def setting() -> Figures:
 
 
 def ratio(ours: float, baseline: float) -> float:
-    """How many times the baseline our figure is."""
+    """Our figure divided by the baseline."""
     return round(ours / baseline, 3) if baseline else float("nan")
 
 

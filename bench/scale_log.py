@@ -1,4 +1,4 @@
-"""Whether a long log costs anything: producing into an empty store and into one that holds many messages."""
+"""The effect of log length: producing into an empty store and into one that holds many messages."""
 
 import argparse
 
@@ -8,8 +8,8 @@ from bench.traffic import Sent, make_topic, produce_for
 from ortoo.client import Producer, connect
 
 METHOD = (
-    "one producer fills one topic; then its rate is measured in turns with that of a producer on a fresh cluster that "
-    "holds 10,000 messages; the best of two turns each, and the processor time a message"
+    "one producer fills one topic. Then its rate is measured in turns with that of a producer on a fresh cluster that"
+    " holds 10,000 messages. The best of two turns each, and the processor time a message"
 )
 SHORT_MESSAGES = 10_000
 TURNS = 2

@@ -1,4 +1,4 @@
-"""Whether the number of queues costs anything: unkeyed producing over 8 and over many queues."""
+"""The effect of the number of queues: unkeyed producing over 8 and over many queues."""
 
 import argparse
 
@@ -8,8 +8,8 @@ from bench.traffic import make_topic, produce_for
 from ortoo.client import connect
 
 METHOD = (
-    "one producer without keys on a topic of 8 queues, then on one producer a topic over topics that have all the "
-    "queues together, alternating on one cluster"
+    "one producer without keys on a topic of 8 queues, then on one producer a topic over topics with all the queues "
+    "together. The two alternate on one cluster"
 )
 QUEUES_A_TOPIC = 1_000
 

@@ -1,6 +1,6 @@
-"""Filtered reads of one store: rows looked at a second, and processor time a row, beside reading the batches whole.
+"""Filtered reads of one store: rows examined a second and processor time a row, beside reading whole batches.
 
-`--streams 2` reads so many queues at once; `--cold 1` has the system forget the segments before each round.
+`--streams 2` reads two queues at once; `--cold 1` drops the segments from the page cache before each round.
 """
 
 import argparse
@@ -25,12 +25,12 @@ from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_pb2
 
 METHOD = (
-    "a store in this process holds rows of which one in a hundred has a tag; all queues, some at a time, are read "
-    "whole, by tag, and by column, in turns; medians of the rounds"
+    "a store in this process holds rows of which one in a hundred has a tag. All queues, some at a time, are read "
+    "whole, by tag, and by column, in turns. Medians of the rounds"
 )
 ANSWER_BYTES = 4 << 20
 Read = Callable[[int, int], Awaitable[int]]
-"""Reads a queue from an offset on: where to read next."""
+"""Reads a queue from an offset; returns the next offset to read."""
 
 
 async def measure(options: argparse.Namespace) -> Figures:
@@ -84,7 +84,7 @@ def _ways(store: Store) -> dict[str, Read]:
 
 
 async def _read_all(store: Store, read: Read, streams: int) -> None:
-    """Read every queue from its first row to its last, so many at a time."""
+    """Read every queue from its first row to its last, `streams` at a time."""
     queues = iter(store.describe_queues(TOPIC_ID))
 
     async def stream() -> None:
@@ -97,7 +97,7 @@ async def _read_all(store: Store, read: Read, streams: int) -> None:
 
 
 def _forget(folder: Path) -> None:
-    """Have the system drop what it keeps of the segments."""
+    """Drop the segments from the page cache."""
     for segment in folder.glob("*.seg"):
         descriptor = os.open(segment, os.O_RDONLY)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,4 +1,4 @@
-"""How fast the simulated cluster runs: virtual seconds for each second of a processor."""
+"""The speed of the simulated cluster: virtual seconds for each processor second."""
 
 import argparse
 import asyncio
@@ -18,24 +18,24 @@ from ortoo.testing.simulation.workload.scenario import Scenario
 from ortoo.testing.simulation.world import World
 
 METHOD = (
-    "a name server, 2 enodes, 2 snodes and 12 clients that push and pop, at 4 and at 50 messages a second and with "
-    "nothing to do (15 while busy), and one machine of each role with one idle client; no faults; virtual seconds for "
-    "each processor second, when everything has been running for 5 virtual seconds"
+    "a name server, 2 enodes, 2 snodes and 12 clients that push and pop. Loads: 4 and 50 messages a second, no "
+    "messages (15 while busy), and one machine of each role with one idle client. No faults. Virtual seconds for each"
+    " processor second, when everything has been running for 5 virtual seconds"
 )
 WARM_S = 5.0
 LARGE, SMALL = Shape(1, 2, 2), Shape(1, 1, 1)
 BUSY = ("popping", "pushing", "transacting")
-"""Scenarios with twelve clients together, the one of the bench with them."""
+"""Scenarios with twelve clients together, including the client of the benchmark."""
 
 
 class Idle(Scenario):
-    """Members of a group, to which nobody sends anything."""
+    """Group members that receive no messages."""
 
     name = "idle"
     members = 0
 
     def build(self) -> None:
-        """As many as there are to be."""
+        """Create one consumer a client."""
 
         async def consume(application: Application, client: Client) -> None:
             await push_member(application, client, "push-idle", self.name)
@@ -44,13 +44,13 @@ class Idle(Scenario):
 
 
 class IdleMany(Idle):
-    """Twelve clients, with the one that made the topic."""
+    """Twelve clients, including the one that created the topic."""
 
     members = 11
 
 
 def measured(shape: Shape, kinds: Sequence[type[Scenario]], rate_per_s: float, seconds: float) -> Figures:
-    """Run it, and say how many virtual seconds a processor second gave and how many messages were sent in each."""
+    """Run it; virtual seconds for each processor second, and messages sent in each virtual second."""
     world = World(1)
     cluster, oracle = SimulatedCluster(world, shape), Oracle(world)
     scenarios = [kind(cluster, oracle, rate_per_s=rate_per_s / len(kinds)) for kind in kinds]
@@ -78,7 +78,7 @@ def measured(shape: Shape, kinds: Sequence[type[Scenario]], rate_per_s: float, s
 
     prepared = asyncio.Event()
     gc.collect()
-    gc.disable()  # as in a run, which collects at virtual times
+    gc.disable()  # as in a run, which collects garbage at virtual times
     with simulated_logs(world), world.running():
         world.loop.run_until_complete(world.loop.create_task(whole(), context=world.loop.outside.context))
     gc.enable()

@@ -1,11 +1,12 @@
-"""One message a call: processor time a call in snode and enode, with the queue front or not.
+"""One message a call: processor time a call in snode and enode, with and without the queue front.
 
 Sends come from h2load, a load generator in C (Debian's package nghttp2-client). Beside it runs a raw echo: the queue
-front with nothing behind it. Receives and acknowledgements come from this process: each names what was received.
+front with nothing behind it. Receives and acknowledgements come from this process, because each acknowledgement needs a
+received handle.
 
-`--workers 2` measures something else: SendMessage through a snode of one process and through one of two workers. How
-much two busy cores slow one another down is the machine's: so beside them run as many clusters of one process at once,
-which share nothing but the machine.
+`--workers 2` compares SendMessage through a snode of one process with a snode of two workers. Two busy cores slow each
+other down. To show the machine's part, the same number of clusters of one process run at once and share nothing but the
+machine.
 """
 
 import argparse
@@ -31,14 +32,14 @@ from bench.traffic import make_topic
 from ortoo.testing.servers.valkey import valkey
 
 METHOD = (
-    "apache.rocketmq.v2 SendMessage with one message of 256 bytes to 8 queues, durable, by h2load: at 64 in flight 4 "
-    "connections of 16 calls, at 16 4 of 4, at 1 one; two clusters loaded in turn, one without the queue front, "
-    "and an echo of the same bytes by the queue front alone; then ReceiveMessage of up to 32 of them and AckMessage of "
-    "each, by an asyncio client, 16 calls in flight; medians over the rounds, processor microseconds a call"
+    "apache.rocketmq.v2 SendMessage with one message of 256 bytes to 8 queues, durable, by h2load. At 64 in flight 4 "
+    "connections of 16 calls, at 16 4 of 4, at 1 one. Two clusters loaded in turn, one without the queue front, and "
+    "an echo of the same bytes by the queue front alone. Then ReceiveMessage of up to 32 of them and AckMessage of "
+    "each, by an asyncio client, 16 calls in flight. Medians over the rounds, processor microseconds a call"
 )
 SHAPES = {1: (1, 1), 16: (4, 4), 64: (4, 16)}
 SPREAD = 16
-"""How many connections there are where they are to meet all workers."""
+"""The number of connections that reaches all workers."""
 SEND = "apache.rocketmq.v2.MessagingService/SendMessage"
 ECHO = "bench.Echo/Call"
 WARM_CALLS = 500
@@ -47,7 +48,7 @@ METADATA = (("x-mq-client-id", "bench"), ("x-mq-language", "PYTHON"))
 
 
 def request(topic: str) -> bytes:
-    """What an official producer sends, in gRPC's frame."""
+    """A request of an official producer, in a gRPC frame."""
     message = definition_pb2.Message(
         topic=definition_pb2.Resource(name=topic),
         system_properties=definition_pb2.SystemProperties(
@@ -61,7 +62,7 @@ def request(topic: str) -> bytes:
 
 
 async def load(address: str, method: str, frame: Path, shape: tuple[int, int], calls: int) -> float:
-    """Make so many calls, on so many connections so many at a time; calls a second."""
+    """Make `calls` calls over the connections and calls in flight of `shape`; calls a second."""
     connections, streams = shape
     headers = ("content-type: application/grpc", "te: trailers", "x-mq-client-id: bench", "x-mq-language: JAVA")
     words = [word for header in headers for word in ("-H", header)]
@@ -79,7 +80,7 @@ async def load(address: str, method: str, frame: Path, shape: tuple[int, int], c
 
 
 async def received(stub: Any, messages: int) -> tuple[list[str], int]:
-    """The handles of so many messages or a few more, and how many calls brought them."""
+    """The handles of at least `messages` messages, and the number of calls that received them."""
     request = service_pb2.ReceiveMessageRequest(
         group=definition_pb2.Resource(name=GROUP),
         message_queue=definition_pb2.MessageQueue(topic=definition_pb2.Resource(name="bench")),
@@ -103,7 +104,7 @@ async def received(stub: Any, messages: int) -> tuple[list[str], int]:
 
 
 async def acknowledged(stub: Any, handles: list[str]) -> int:
-    """Acknowledge each by a call; how many calls."""
+    """Acknowledge each handle by a call; the number of calls."""
     left = iter(handles)
 
     async def consume() -> None:
@@ -135,7 +136,7 @@ async def echo() -> AsyncIterator[tuple[str, int]]:
 
 
 async def measure(options: argparse.Namespace) -> Figures:
-    """Rounds of all three, at each number in flight."""
+    """Rounds of all three, at each number of calls in flight."""
     if shutil.which("h2load") is None:
         return {"skipped": "h2load is missing; install nghttp2-client"}
     if options.workers > 1:
@@ -214,7 +215,7 @@ async def measure_workers(options: argparse.Namespace) -> Figures:
 
 @contextlib.contextmanager
 def counted(figures: dict[str, dict[str, list[float]]], what: str, processes: dict[str, int]) -> Iterator[list[float]]:
-    """Processor microseconds a call of what the block does; it tells how many calls, and how many a second if known."""
+    """Processor microseconds a call of the block, which appends its number of calls, and calls a second if known."""
     before = {role: running_s(process) for role, process in processes.items()}
     told: list[float] = []
     yield told

@@ -1,4 +1,4 @@
-"""How fast Spark reads and writes topics, against rows that lie in its workers already."""
+"""The rate at which Spark reads and writes topics, against rows that its workers already hold."""
 
 import argparse
 import os
@@ -21,8 +21,8 @@ from ortoo.common.records.builder import cut
 from ortoo.v1 import producer_pb2
 
 METHOD = (
-    "three processes (default, durable) and Spark local[2] here; each path is run in turn, the median of the "
-    "runs counts; baseline: the same rows as Arrow batches from inside the worker; sink: Spark's noop"
+    "three processes (default, durable) and Spark local[2] here. Each path is run in turn, the median of the runs "
+    "counts. Baseline: the same rows as Arrow batches from inside the worker. Sink: Spark's noop"
 )
 SLIM = "topic,queue_id,offset,stored_at,body"
 TOPIC = "bench"
@@ -35,7 +35,7 @@ RATIOS = (
     ("read_body", "read_full"),
     ("read_tagged", "read_slim"),
 )
-"""Which path is compared with which."""
+"""Each path and the path to compare it with."""
 
 
 async def measure(arguments: argparse.Namespace) -> report.Figures:
@@ -55,7 +55,7 @@ async def measure(arguments: argparse.Namespace) -> report.Figures:
 
 
 async def _fill(address: str, rows: int, body_bytes: int) -> None:
-    """Store about so many messages: the same 20,000 again and again, batch by batch, one in a hundred with a tag."""
+    """Store about `rows` messages: the same 20,000 repeated, batch by batch, one in a hundred with a tag."""
     body = os.urandom(body_bytes)
     messages = [
         Message(
@@ -162,7 +162,7 @@ def _timed(spark: Any, cluster: processes.Cluster, arguments: argparse.Namespace
 
 
 def _sum_of_medians(turns: list[dict[str, float]]) -> float:
-    """Processor microseconds a row in all processes: what noise on the machine changes least."""
+    """Processor microseconds a row in all processes: the figure that noise on the machine changes least."""
     return sum(median(turn[process] for turn in turns) for process in turns[0])
 
 
@@ -178,7 +178,7 @@ def _cpu_s(cluster: processes.Cluster) -> dict[str, float]:
 
 
 def _first(address: str, rows: int) -> str:
-    """Ends of the queues so that about so many rows are read, as an option."""
+    """Ends of the queues that make a read return about `rows` rows, as an option."""
     import json
 
     from ortoo.spark.core.link import Cluster, link_to

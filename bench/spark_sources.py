@@ -1,4 +1,4 @@
-"""What the Spark benchmark compares with: rows that are in the worker already, and ours row by row."""
+"""Sources that the Spark benchmark compares with: rows that the worker already holds, and our topic row by row."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ BATCH_ROWS = 4_096
 
 
 class Generator(DataSource):
-    """Arrow batches made once in the worker and given out again and again: the ceiling of Spark itself."""
+    """Arrow batches made once in the worker and returned repeatedly: the upper limit of Spark itself."""
 
     @classmethod
     def name(cls) -> str:
@@ -33,7 +33,7 @@ class Generator(DataSource):
 
 
 class GeneratorReader(DataSourceReader):
-    """So many rows in so many tasks."""
+    """`rows` rows in equal tasks."""
 
     def __init__(self, options: dict[str, str], schema: Any) -> None:
         self._rows, self._tasks = int(options["rows"]), int(options["tasks"])
@@ -41,11 +41,11 @@ class GeneratorReader(DataSourceReader):
         self._schema = to_arrow_schema(schema, timezone="UTC")
 
     def partitions(self) -> Sequence[Any]:
-        """Equal tasks."""
+        """Tasks of equal size."""
         return [InputPartition(self._rows // self._tasks) for _ in range(self._tasks)]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """The same batch over and over."""
+        """Return the same batch repeatedly."""
         batch = _batch(self._schema, self._body_bytes)
         for _ in range(partition.value // BATCH_ROWS):
             yield batch
@@ -67,12 +67,12 @@ class RowByRow(DataSource):
         return columns.ddl(options.columns)
 
     def reader(self, schema: Any) -> Any:
-        """The plan: ours, with other batches."""
+        """Our reader with other batches."""
         return RowByRowReader(parse(self.options, streaming=False), schema)
 
 
 class RowByRowReader(BatchReader):
-    """Our reader, whose batches are taken apart into tuples."""
+    """Our reader, whose batches are split into tuples."""
 
     def read(self, partition: Any) -> Iterator[Any]:
         """One tuple a row."""

@@ -1,4 +1,4 @@
-"""How soon an enode with a large store serves: after a clean stop, and after kill -9 in the middle of writing."""
+"""The start-up time of an enode with a large store: after a clean stop, and after kill -9 during writes."""
 
 import argparse
 import asyncio
@@ -15,9 +15,9 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.v1 import enode_pb2, enode_pb2_grpc, record_pb2
 
 METHOD = (
-    "a store is filled step by step; at each size the enode is started as a process after a clean stop, then written "
-    "to until its last segment is nearly full, killed, and started again; seconds from spawning the process until it "
-    "has answered a read of the last message of every queue"
+    "a store is filled step by step. At each size the enode starts as a process after a clean stop. It is written to "
+    "until its last segment is nearly full, killed, and started again. Seconds from spawning the process until it has"
+    " answered a read of the last message of every queue"
 )
 SEGMENT_BYTES = 256 << 20
 NEARLY_FULL = 0.85
@@ -89,7 +89,7 @@ async def _time_to_read(enode: RoleProcess, ends: list[int]) -> float:
 
 
 async def _write_on(enode: RoleProcess, ends: list[int], batch: SealedBatch) -> tuple[int, list[int]]:
-    """Append until the last segment is nearly full, kill amid appends; the log's bytes, the acknowledged ends."""
+    """Append until the last segment is nearly full, kill during appends; the log's bytes, the acknowledged ends."""
     wire = record_pb2.SealedBatch(
         records=batch.records,
         records_crc32c=batch.records_crc32c,

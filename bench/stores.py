@@ -25,7 +25,7 @@ DISTINCT_BATCHES = 64
 
 @asynccontextmanager
 async def open_store(folder: Path, *, disk: Disk | None = None, **settings: Any) -> AsyncIterator[Store]:
-    """A store with one topic of 8 queues, that keeps everything; closed at the end."""
+    """A store with one topic of 8 queues and unlimited retention; closed at the end."""
     configure(level="error")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     store = await Store.open(
@@ -43,7 +43,7 @@ async def open_store(folder: Path, *, disk: Disk | None = None, **settings: Any)
 
 
 def repeated_batches(body_bytes: int, messages_per_batch: int) -> Callable[[int], SealedBatch]:
-    """Batches by number; after a while the contents come again, so that making them costs nothing."""
+    """Batches by number; the contents repeat, so that making them costs nothing."""
     bodies = Bodies(body_bytes)
     made = [encode(bodies.take(messages_per_batch), now_ms=1) for _ in range(DISTINCT_BATCHES)]
     return lambda number: made[number % DISTINCT_BATCHES]

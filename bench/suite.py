@@ -1,7 +1,7 @@
-"""All benchmarks one after another: bench/results/NAME.json, the table of them, and the table in README.md.
+"""All benchmarks one after another; writes bench/results/NAME.json, their table, and the table in docs/figures.md.
 
-`python -m bench.suite` runs all; `python -m bench.suite produce latency` runs some; `--into FOLDER` keeps the committed
-results as they are, for `python -m bench.guard FOLDER`.
+`python -m bench.suite` runs all and `python -m bench.suite produce latency` runs some. `--into FOLDER` keeps the
+committed results as they are, for `python -m bench.guard FOLDER`.
 """
 
 import argparse
@@ -26,17 +26,17 @@ BENCHES = {
     "memory": ["--seconds", "15"],
     "filters": [],
 }
-"""What runs, in this order, with the flags that keep all of it within ten minutes on two cores."""
+"""Benchmarks in order of execution, with flags that keep the total within ten minutes on two cores."""
 STORE_BENCHES: dict[str, list[str]] = {"flush": [], "readers": [], "key_query": [], "store_start": []}
-"""The storage engine alone, with stores of up to 10 GB; only run when named: `make bench-store`."""
+"""Benchmarks of the storage engine alone, with stores of up to 10 GB. They run only when named: `make bench-store`."""
 SPARK_BENCHES: dict[str, list[str]] = {"spark": []}
-"""What needs pyspark and Java; only run when named: `make bench-spark`."""
+"""Benchmarks that need pyspark and Java. They run only when named: `make bench-spark`."""
 FOLDERS = dict.fromkeys(STORE_BENCHES, "store") | dict.fromkeys(SPARK_BENCHES, "spark")
-"""Below which folder the results of those that run only when named are kept."""
+"""The result folder of each benchmark that runs only when named."""
 
 
 def run(name: str, into: Path) -> bool:
-    """Run one benchmark in a process of its own and keep its object; whether it worked."""
+    """Run one benchmark in a separate process and store its result; whether it succeeded."""
     began = time.perf_counter()
     print(f"{name} ...", end=" ", flush=True)
     command = [sys.executable, "-m", f"bench.{name}", "--json", *(BENCHES | STORE_BENCHES | SPARK_BENCHES)[name]]
@@ -51,7 +51,7 @@ def run(name: str, into: Path) -> bool:
 
 
 def main() -> int:
-    """Do what the command line says; 1 if a benchmark failed."""
+    """Run the command line; 1 if a benchmark failed."""
     parser = argparse.ArgumentParser(prog="python -m bench.suite", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; none = these")
     parser.add_argument("--into", type=Path, default=RESULTS, help="where the results go")
@@ -59,7 +59,7 @@ def main() -> int:
     unknown = set(arguments.names) - set(BENCHES | STORE_BENCHES | SPARK_BENCHES)
     if unknown:
         parser.error(
-            f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES | STORE_BENCHES | SPARK_BENCHES)}"
+            f"unknown: {', '.join(sorted(unknown))}. Known: {', '.join(BENCHES | STORE_BENCHES | SPARK_BENCHES)}"
         )
     worked = [run(name, arguments.into) for name in arguments.names or BENCHES]
     if arguments.into == RESULTS:

@@ -1,4 +1,4 @@
-"""The results as a table: bench/results/table.md, and the same between two marks in README.md.
+"""The results as a table: bench/results/table.md, and the same between two marks in docs/figures.md.
 
 `python -m bench.table` writes both from the committed results.
 """
@@ -11,17 +11,17 @@ from bench.report import Figures
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results"
 TABLE = RESULTS / "table.md"
-README = ROOT / "README.md"
+FIGURES = ROOT / "docs" / "figures.md"
 PEERS = RESULTS / "peers" / "table.md"
 TELLS_LITTLE = ", so that ratios tell little"
-"""What the table says of itself when other programs took much of the machine."""
+"""The remark in the table when other programs used much of the machine."""
 PEERS_NOT_YET = (
     "`make bench-peers` starts Apache RocketMQ, Kafka and Ortoo one after another and loads them with the same "
-    "programs. It was not run on a machine at rest yet; [figures of a busy one](bench/results/peers/table.md) tell "
+    "programs. It was not run on a machine at rest yet; [figures of a busy one](../bench/results/peers/table.md) tell "
     "little.\n"
 )
-PEERS_PICTURE = "![Ortoo beside RocketMQ and Kafka, ratio by ratio](bench/results/peers/peers.svg)\n"
-HEAD = ("what", "figure", "compared with, in the same run", "ratio")
+PEERS_PICTURE = "![Ortoo beside RocketMQ and Kafka, ratio by ratio](../bench/results/peers/peers.svg)\n"
+HEAD = ("case", "figure", "compared with, in the same run", "ratio")
 Row = tuple[str, str, str, str]
 
 
@@ -31,7 +31,7 @@ def load(folder: Path = RESULTS) -> dict[str, Figures]:
 
 
 def rows(results: dict[str, Figures]) -> list[Row]:
-    """What the table says; a benchmark without results has no rows."""
+    """The rows of the table; a benchmark without results has no rows."""
     makers = (
         ("produce", _produce), ("end_to_end", _end_to_end), ("latency", _latency), ("unary", _unary),
         ("catch_up", _catch_up), ("scale_queues", _scale_queues), ("scale_log", _scale_log),
@@ -47,21 +47,21 @@ def table(results: dict[str, Figures]) -> str:
 
 
 def setting(results: dict[str, Figures]) -> str:
-    """In which setting all of it was measured."""
+    """The setting of the measurement."""
     settings = [result["setting"] for result in results.values()]
     if not settings:
         return "Nothing was measured yet; `make bench` does."
     one = settings[0]
     loads = [each["load_average_before"] for each in settings]
     return (
-        f"Measured by `make bench` on {one['cores']} cores and {one['memory_gib']} GiB, every process on "
-        f"it, Linux {one['kernel'].split('-')[0]}, Python {one['python']}, grpcio {one['grpcio']}, default settings: "
-        "every acknowledged message has been through `fdatasync`; bodies of 256 bytes. Load average before each "
-        f"benchmark: {min(loads)} to {max(loads)}. Times differ from run to run, ratios less."
+        f"Measured by `make bench` on {one['cores']} cores and {one['memory_gib']} GiB, every process on it. Linux "
+        f"{one['kernel'].split('-')[0]}, Python {one['python']}, grpcio {one['grpcio']}, default settings. Every "
+        "acknowledged message has been through `fdatasync`; bodies of 256 bytes. Load average before each benchmark: "
+        f"{min(loads)} to {max(loads)}. Times differ from run to run, ratios less."
     )
 
 
-def readme_with(text: str, content: str, name: str = "bench") -> str:
+def page_with(text: str, content: str, name: str = "bench") -> str:
     """`text` with `content` between the marks of a name. Errors: ValueError when they are not there."""
     opening, closing = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, begin, rest = text.partition(opening)
@@ -72,16 +72,16 @@ def readme_with(text: str, content: str, name: str = "bench") -> str:
 
 
 def peers_content() -> str:
-    """What README.md shows of the comparison with other brokers: the picture, then the table, of a machine at rest."""
+    """The comparison with other brokers for docs/figures.md: its picture and table, if the machine was idle."""
     content = PEERS.read_text()
     return PEERS_NOT_YET if TELLS_LITTLE in content else f"{PEERS_PICTURE}\n{content}"
 
 
 def write_documents() -> None:
-    """Write the table, and put it and the one of the other brokers into README.md."""
+    """Write the table, and put it and the comparison with other brokers into docs/figures.md."""
     content = table(load())
     TABLE.write_text(content)
-    README.write_text(readme_with(readme_with(README.read_text(), content), peers_content(), "bench-peers"))
+    FIGURES.write_text(page_with(page_with(FIGURES.read_text(), content), peers_content(), "bench-peers"))
 
 
 def _line(cells: tuple[str, ...]) -> str:

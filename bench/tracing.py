@@ -1,4 +1,4 @@
-"""What tracing costs: processor time a message with it off, and on with one message in a hundred sampled."""
+"""The cost of tracing: processor time a message with tracing off, and on with one message in a hundred sampled."""
 
 import argparse
 import contextlib
@@ -14,12 +14,12 @@ from bench.workload import Bodies
 from ortoo.client import Message, Producer, connect
 
 METHOD = (
-    "three clusters at once, loaded in turn with the same messages, of which 1 % carry a sampled context, in an order "
-    "that rotates: one whose snode does not look whether tracing is on, one with tracing off, one that sends spans to "
-    "an OTLP receiver; one producer and one push consumer; processor time of producer, consumer, snode and enode a "
-    "message. A round is short and its order rotates, so that what disturbs the machine disturbs neighbours alike; "
-    "the cost is the median over the rounds of the ratio to the first cluster's mean of this round and the next, with "
-    "the standard error of that median and the quartiles"
+    "three clusters at once, loaded in turn with the same messages, of which 1 % carry a sampled context, in an order"
+    " that rotates. One has a snode that does not check whether tracing is on, one has tracing off, one sends spans "
+    "to an OTLP receiver. One producer and one push consumer; processor time of producer, consumer, snode and enode a"
+    " message. A round is short and its order rotates, so that disturbances of the machine affect neighbours alike. "
+    "The cost is the median over the rounds of the ratio to the first cluster's mean of this round and the next. It "
+    "has the standard error of that median and the quartiles"
 )
 CHUNK_MESSAGES = 8_000
 BYPASSED, OFF, ON = "bypassed", "off", "on, 1 % sampled"
@@ -59,7 +59,7 @@ class Lane:
 
 
 async def measure(options: argparse.Namespace) -> Figures:
-    """All three in one run."""
+    """Measure all three clusters in one run."""
     messages = options.messages // CHUNK_MESSAGES * CHUNK_MESSAGES
     used: dict[str, list[float]] = {BYPASSED: [], OFF: [], ON: []}
     async with contextlib.AsyncExitStack() as parts:
@@ -93,13 +93,13 @@ async def measure(options: argparse.Namespace) -> Figures:
 
 
 def _costs(ours: Sequence[float], baseline: Sequence[float]) -> list[float]:
-    """Percent above the baseline, round by round; the baseline's neighbour smooths what happens between two lanes."""
+    """Percent above the baseline, round by round; the mean of two neighbouring baseline rounds smooths disturbances."""
     beside = [(one + after) / 2 for one, after in zip(baseline, [*baseline[1:], baseline[-1]], strict=True)]
     return [100 * (one / other - 1) for one, other in zip(ours, beside, strict=True)]
 
 
 def _standard_error(costs: Sequence[float]) -> float:
-    """Of the median, from the spread of the middle half: it is not disturbed by single rounds."""
+    """Standard error of the median, from the interquartile range: single rounds do not disturb it."""
     low, _, high = statistics.quantiles(costs, n=4)
     return float(1.2533 * (high - low) / 1.349 / len(costs) ** 0.5)
 

@@ -21,7 +21,7 @@ async def make_topic(address: str, topic: str, queues: int) -> None:
 
 @dataclass(slots=True)
 class Sent:
-    """What a producer sent and got acknowledged."""
+    """The messages that a producer sent and that were acknowledged."""
 
     messages: int = 0
     body_bytes: int = 0
@@ -34,7 +34,7 @@ class Sent:
         return self.messages / self.seconds
 
     def figures(self) -> dict[str, float]:
-        """As a benchmark prints them."""
+        """Its figures as benchmarks print them."""
         return {
             "messages": self.messages,
             "seconds": round(self.seconds, 2),
@@ -46,7 +46,7 @@ class Sent:
 async def produce_for(
     producer: Producer, body_bytes: int, seconds: float, *, verify: bool = False, messages_max: int = 1 << 62
 ) -> Sent:
-    """Send as fast as the producer takes it, then wait for every acknowledgement."""
+    """Send as fast as the producer accepts messages, then wait for every acknowledgement."""
     bodies, sent = Bodies(body_bytes), Sent()
     started = time.perf_counter()
     while time.perf_counter() - started < seconds and sent.messages < messages_max:
@@ -63,7 +63,7 @@ async def produce_for(
 
 @dataclass(slots=True)
 class Received:
-    """What a consumer received; contents and order are checked as they come."""
+    """The messages that a consumer received; contents and order are checked on arrival."""
 
     messages: int = 0
     fingerprint: int = 0
@@ -91,13 +91,13 @@ class Received:
             self.arrived.set()
 
     async def reach(self, messages: int) -> None:
-        """Wait until so many have come."""
+        """Wait until `messages` messages have arrived."""
         while self.messages < messages:
             self.arrived.clear()
             await self.arrived.wait()
 
     def faults(self, sent: Sent) -> dict[str, object]:
-        """Whether everything came, once, unchanged and in order."""
+        """Differences from `sent`: missing, repeated, changed or reordered messages."""
         same = (self.fingerprint - sent.fingerprint) % (1 << 64) == 0
         return {
             "lost": max(0, sent.messages - self.messages),
@@ -110,7 +110,7 @@ class Received:
 
 @asynccontextmanager
 async def consuming(address: str, group: str, topic: str, *, verify: bool = True) -> AsyncIterator[Received]:
-    """A consumer with a connection of its own that collects from the first message on."""
+    """A consumer with a connection of its own that collects from the first message."""
     received = Received()
     async with connect(address) as mq, mq.consumer(group, topic, ConsumerSettings(from_first=True)) as consumer:
         task = asyncio.get_running_loop().create_task(received.collect(consumer, verify=verify))
@@ -122,9 +122,9 @@ async def consuming(address: str, group: str, topic: str, *, verify: bool = True
 
 
 async def ticks(rate: float, count: int) -> AsyncIterator[float]:
-    """The planned time of each tick of `rate` a second, on the monotonic clock, when it has come.
+    """Yield the planned time of each tick of `rate` a second, on the monotonic clock, when it is due.
 
-    A late tick still has its planned time, so whoever measures from it does not hide what held it up.
+    A late tick still has its planned time, so a delay measured from it includes the stall.
     """
     started = time.perf_counter()
     for number in range(count):

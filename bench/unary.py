@@ -20,9 +20,9 @@ from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 METHOD = (
-    "unary apache.rocketmq.v2 SendMessage with one message, a fixed number in flight from one process, durable; the "
+    "unary apache.rocketmq.v2 SendMessage with one message, a fixed number in flight from one process, durable. The "
     "baseline is an empty grpc.aio proxy that carries each unary call over one stream to a sink, under the same load "
-    "tool; ProducerService.Publish is measured beside it"
+    "tool. ProducerService.Publish is measured beside it"
 )
 METADATA = (("x-mq-client-id", "bench"), ("x-mq-language", "PYTHON"))
 Call = Callable[[], Awaitable[object]]
@@ -30,7 +30,7 @@ _NUMBERS = itertools.count()
 
 
 async def load(call: Call, in_flight: int, seconds: float) -> Figures:
-    """Keep so many calls in flight for so long."""
+    """Keep `in_flight` calls in flight for `seconds`."""
     delays: list[float] = []
     stop_at = time.perf_counter() + seconds
 
@@ -50,7 +50,7 @@ async def load(call: Call, in_flight: int, seconds: float) -> Figures:
 
 
 async def measure(options: argparse.Namespace) -> Figures:
-    """Both of our calls, then the empty proxy."""
+    """Both of our calls, then the empty proxy's."""
     body = bytes(options.body_bytes)
     async with cluster() as roles, grpc.aio.insecure_channel(roles.address) as channel:
         await make_topic(roles.address, "bench", 4)
@@ -81,7 +81,7 @@ async def measure(options: argparse.Namespace) -> Figures:
 
 
 def _sent(body: bytes) -> service_pb2.SendMessageRequest:
-    """What an official producer sends: each message with an id of its own."""
+    """A request of an official producer: each message has its own id."""
     message = definition_pb2.Message(
         topic=definition_pb2.Resource(name="bench"),
         system_properties=definition_pb2.SystemProperties(message_id=f"01{next(_NUMBERS):032X}"),

@@ -1,6 +1,6 @@
-"""An snode or enode whose calls all go through grpc.aio: what the queue front is measured against.
+"""An snode or enode whose calls all go through grpc.aio: the baseline for the queue front.
 
-python -m bench.unfronted          # takes the place of python -m ortoo.snode, or ortoo.enode by what it is set to
+python -m bench.unfronted          # in place of python -m ortoo.snode, or ortoo.enode, by its setting
 """
 
 import importlib

@@ -1,6 +1,6 @@
-"""A snode whose push sessions do not even look whether tracing is on: what "off" is measured against.
+"""A snode whose push sessions do not check whether tracing is on: the baseline for tracing "off".
 
-python -m bench.untraced          # takes the place of python -m ortoo.snode
+python -m bench.untraced          # in place of python -m ortoo.snode
 """
 
 import re
@@ -15,10 +15,10 @@ LOOKS = 2
 
 
 def remove_seam() -> None:
-    """Compile the module again without its two looks."""
+    """Compile the module again without its two checks."""
     assert seam.__file__ is not None
     source, removed = LOOK.subn("", Path(seam.__file__).read_text())
-    assert removed == LOOKS, f"{removed} looks at tracing found, and {LOOKS} are known"
+    assert removed == LOOKS, f"{removed} checks of tracing found, and {LOOKS} are expected"
     exec(compile(source, seam.__file__, "exec"), seam.__dict__)  # our own source
 
 

@@ -10,7 +10,7 @@ _PATTERNS = 4096
 class Bodies:
     """An endless supply of distinct bodies: a counter, then random bytes.
 
-    The counter is big-endian, so bodies in order of their numbers are in order as bytes.
+    The counter is big-endian, so the bytes of bodies sort in the order of their numbers.
     """
 
     def __init__(self, body_bytes: int, seed: bytes | None = None) -> None:

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the image for amd64 and arm64, pushes it, and signs it together with the list of what it consists of.
+# Builds the image for amd64 and arm64, pushes it, and signs it together with the list of its packages.
 #
 #   REGISTRY=registry.example/ortoo VERSION=0.1.0 COSIGN_KEY=/run/secrets/cosign.key deploy/release.sh [--dry-run]
 #
-# Needs buildah (with binfmt for the other architecture) and cosign; `make wheels sbom` made build/wheels and the list.
-# The digest that it prints at the end is what installers give the chart (`image.tag=VERSION@DIGEST`), and verify:
+# Needs buildah (with binfmt for the other architecture) and cosign; run `make wheels sbom` first for build/wheels and the list.
+# It prints the digest at the end. Give it to the chart (`image.tag=VERSION@DIGEST`), and verify it:
 #   cosign verify --key cosign.pub REGISTRY@DIGEST
 #   cosign verify-attestation --key cosign.pub --type cyclonedx REGISTRY@DIGEST
 set -euo pipefail

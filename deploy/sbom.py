@@ -1,7 +1,7 @@
-"""Lists what the image consists of, as CycloneDX JSON: `make sbom`.
+"""Lists the packages of the image, as CycloneDX JSON: `make sbom`.
 
-The packages of the image are installed from `build/wheels` into an environment of their own, by the versions of
-constraints.txt as in the Dockerfile, and listed with licences and dependencies as they are installed there.
+The packages are installed from `build/wheels` into a separate environment, with the versions of constraints.txt as in
+the Dockerfile. The list has their licences and dependencies as installed.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LISTER = ROOT / ".tools/lister"
-"""An environment of its own: what checks policies wants older versions of the same packages."""
+"""A separate environment, because the policy checker needs older versions of the same packages."""
 REQUIREMENTS = ROOT / "deploy/requirements-sbom.txt"
 WHEELS = ROOT / "build/wheels"
 OURS = (
@@ -23,7 +23,7 @@ OURS = (
 
 
 def installed(folder: Path) -> Path:
-    """The interpreter of a new environment with what the image has. Errors: CalledProcessError."""
+    """Create an environment with the packages of the image; return its interpreter. Errors: CalledProcessError."""
     subprocess.run((sys.executable, "-m", "venv", str(folder)), check=True)
     python = folder / "bin/python"
     pip = (str(python), "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(WHEELS))
@@ -37,7 +37,7 @@ def installed(folder: Path) -> Path:
 
 
 def lister() -> Path:
-    """The program that lists; installed if it is not there. Errors: CalledProcessError."""
+    """Return the listing program, installing it if it is missing. Errors: CalledProcessError."""
     program = LISTER / "bin/cyclonedx-py"
     if not program.exists():
         subprocess.run((sys.executable, "-m", "venv", "--clear", str(LISTER)), check=True)
@@ -47,7 +47,7 @@ def lister() -> Path:
 
 
 def write_list(python: Path, output: Path) -> None:
-    """List what an interpreter has installed, the same bytes for the same packages. Errors: CalledProcessError."""
+    """List the packages of an interpreter, the same bytes for the same packages. Errors: CalledProcessError."""
     output.parent.mkdir(parents=True, exist_ok=True)
     options = ("--output-reproducible", "--of", "JSON", "--sv", "1.6", "-o", str(output), str(python))
     subprocess.run((str(lister()), "environment", *options), check=True, capture_output=True)
@@ -56,7 +56,7 @@ def write_list(python: Path, output: Path) -> None:
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=ROOT / "build/sbom.cdx.json", help="where the list goes")
+    parser.add_argument("--output", type=Path, default=ROOT / "build/sbom.cdx.json", help="file for the list")
     output = parser.parse_args().output
     with tempfile.TemporaryDirectory() as folder:
         write_list(installed(Path(folder) / "image"), output)

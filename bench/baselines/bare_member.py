@@ -1,6 +1,6 @@
-"""A member that does nothing but carry: frames come by a bare grpc.aio stream, are written, synced and acknowledged.
+"""A replica reduced to transport and disk: frames arrive on a bare stream, are written, synced and acknowledged.
 
-`python -m bench.baselines.bare_member FOLDER` follows, and prints its address; `carried` is who leads two of them.
+`python -m bench.baselines.bare_member FOLDER` runs a follower and prints its address; `carried` leads two of them.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from ortoo.common.machine.event_loop import RoleLoop
 METHOD = "/bench.Member/Speak"
 SEGMENT_BYTES = 256 << 20
 WINDOW_BYTES = 16 << 20
-"""As many as a leader has under way to each that follows it."""
+"""The unacknowledged bytes that a leader may have sent to each follower."""
 
 
 class Follower:
-    """Writes into segments that have their space, as an enode does; what came meanwhile is synced together."""
+    """Writes into preallocated segments, as an enode does. Frames that arrive during a sync share the next one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -37,7 +37,7 @@ class Follower:
         self._thread = ThreadPoolExecutor(1)
 
     async def speak(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        """Take frames; each answer says how many bytes a sync made safe."""
+        """Receive frames; each answer is the number of bytes that a sync made durable."""
         flushing = asyncio.get_running_loop().create_task(self._flush(context))
         try:
             async for content in requests:
@@ -68,7 +68,7 @@ class Follower:
 
 
 async def carried(addresses: list[str], content: bytes, seconds: float) -> int:
-    """Send `content` to all of them, again and again for so long, within the window; how many bytes each has synced."""
+    """Send `content` to all followers for `seconds`, within the window; returns the bytes each one synced."""
     end_s = asyncio.get_running_loop().time() + seconds
 
     async def lead(address: str) -> int:
@@ -90,7 +90,7 @@ async def carried(addresses: list[str], content: bytes, seconds: float) -> int:
 
 @asynccontextmanager
 async def bare_follower(folder: Path) -> AsyncIterator[tuple[str, int]]:
-    """A process that follows, in a folder that it makes: its address and its id."""
+    """A follower process in a folder that it creates: its address and its process id."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.baselines.bare_member", str(folder), stdout=asyncio.subprocess.PIPE
     )

@@ -1,4 +1,4 @@
-"""The queue front with nothing behind it: what a call costs before anything is done for it."""
+"""The queue front with an echo behind it: the cost of a call that does no work."""
 
 import asyncio
 from typing import Any

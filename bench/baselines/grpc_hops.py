@@ -1,7 +1,7 @@
 """Plain grpc.aio over the same two hops, with nothing done to the bytes: client -> proxy -> sink.
 
-`python -m bench.baselines.grpc_hops sink` and `... proxy SINK` are the two servers; each prints its address when it is
-ready. `Forward` streams blobs through both; `Call` is unary to the proxy, which carries it on its one stream to the
+`python -m bench.baselines.grpc_hops sink` and `... proxy SINK` are the two servers. Each prints its address when it is
+ready. `Forward` streams blobs through both. `Call` is unary to the proxy, which carries it on its one stream to the
 sink: the shape of a durable send without the durability.
 """
 
@@ -51,7 +51,7 @@ class Proxy:
     async def _read(self) -> None:
         async for answer in self._shared:
             future = self._waiting.popleft()
-            if not future.done():  # its caller may have gone
+            if not future.done():  # its caller may have been cancelled
                 future.set_result(answer)
 
     async def forward(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
@@ -81,7 +81,7 @@ async def _serve(role: str, sink: str) -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(f"127.0.0.1:{port}", flush=True)
-    # Both are killed at the end of a measurement; there is nothing to say about that.
+    # Both servers are killed at the end of a measurement, so errors are expected.
     with contextlib.suppress(grpc.aio.AioRpcError):
         await (proxy.carry() if proxy else server.wait_for_termination())
 
@@ -108,7 +108,7 @@ async def hops() -> AsyncIterator[grpc.aio.Channel]:
 
 
 async def stream_blobs(channel: grpc.aio.Channel, blob_bytes: int, seconds: float, in_flight: int) -> dict[str, float]:
-    """Stream equal blobs for so long with so many unanswered; MB/s of payload through both hops."""
+    """Stream equal blobs for `seconds` with `in_flight` unanswered; MB/s of payload through both hops."""
     window = asyncio.Semaphore(in_flight)
     blob = bytes(blob_bytes)
     stop_at = time.perf_counter() + seconds
@@ -133,7 +133,7 @@ async def stream_blobs(channel: grpc.aio.Channel, blob_bytes: int, seconds: floa
 
 
 async def streamed(seconds: float) -> dict[str, float]:
-    """1 MiB blobs over hops of their own, 16 unanswered."""
+    """1 MiB blobs through two hops started for this measurement, 16 unanswered."""
     async with hops() as channel:
         return await stream_blobs(channel, 1 << 20, seconds, 16)
 

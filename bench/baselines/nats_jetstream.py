@@ -46,7 +46,7 @@ async def _quiet(error: Exception) -> None:
 
 
 async def publish(context: Any, body: bytes, seconds: float, in_flight: int = 1024) -> dict[str, float]:
-    """Publish for so long with so many unanswered; messages/s that were acknowledged."""
+    """Publish for `seconds` with `in_flight` unanswered; acknowledged messages/s."""
     pending: set[asyncio.Future[Any]] = set()
     count = 0
     started = time.perf_counter()

@@ -10,23 +10,23 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 
 
 class Sink(trace_service_pb2_grpc.TraceServiceServicer):
-    """Counts."""
+    """Counts the spans it receives."""
 
     def __init__(self) -> None:
-        """Nothing came yet."""
+        """Start with a count of zero."""
         self.spans = 0
 
     async def Export(  # noqa: N802  # gRPC's name
         self, request: trace_service_pb2.ExportTraceServiceRequest, context: object
     ) -> trace_service_pb2.ExportTraceServiceResponse:
-        """Take spans."""
+        """Count the spans of one request."""
         self.spans += sum(len(scope.spans) for one in request.resource_spans for scope in one.scope_spans)
         return trace_service_pb2.ExportTraceServiceResponse()
 
 
 @contextlib.asynccontextmanager
 async def sink() -> AsyncIterator[str]:
-    """Run one; yields its address."""
+    """Run a sink; yields its address."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.baselines.span_sink"), stdout=asyncio.subprocess.PIPE
     )

@@ -53,7 +53,7 @@ def _patient() -> Any:
 async def xadd_pipelined(
     client: Any, body: bytes, seconds: float, commands_per_pipeline: int = 1000
 ) -> dict[str, float]:
-    """`XADD` of one body field for so long; messages/s that were acknowledged after their fsync."""
+    """`XADD` of one body field for `seconds`; messages/s that were acknowledged after their fsync."""
     count = 0
     started = time.perf_counter()
     while (elapsed := time.perf_counter() - started) < seconds:

@@ -1,7 +1,7 @@
-"""RocketMQ, Kafka and Ortoo in one run: `python -m bench.peers --rounds 3 --seconds 10`; `make bench-peers`.
+"""RocketMQ, Kafka and Ortoo in one run, by `make bench-peers` or `python -m bench.peers --rounds 3 --seconds 10`.
 
 Writes bench/results/peers (the figures of each round, their medians, the table, the picture) and shows both in
-README.md. Exit code 77, with a sentence that says why, where Java, Maven or librdkafka is missing.
+docs/figures.md. Exit code 77, with the reason, where Java, Maven or librdkafka is missing.
 """
 
 import argparse
@@ -29,13 +29,13 @@ from ortoo.common.logs import logger as logs
 SKIPPED, STOPPED = 77, 143
 STARTS_MAX = 3
 METHOD = (
-    "each round starts each system anew with its defaults (RocketMQ's broker with SYNC_FLUSH), loads it with the same "
-    "client program, and stops it before the next one starts; medians over the rounds"
+    "each round starts each system again with its defaults (RocketMQ's broker with SYNC_FLUSH). The same client "
+    "program loads it. It is stopped before the next one starts. Medians over the rounds"
 )
 
 
 async def measure(rounds: int, seconds: float, systems: list[System]) -> Figures:
-    """All rounds, and what comes of them. Errors: NotHere, DidNotStart, LoadFailed."""
+    """Run all rounds; returns the result to write. Errors: NotHere, DidNotStart, LoadFailed."""
     before = setting()
     task = asyncio.current_task()
     assert task is not None
@@ -61,7 +61,10 @@ async def measure(rounds: int, seconds: float, systems: list[System]) -> Figures
 
 
 async def _round(system: System, seconds: float) -> Figures:
-    """One round; RocketMQ's proxy ends now and then because its broker is not known yet. Errors: as `measure`."""
+    """One round. Started again once, because RocketMQ's proxy may exit while its broker is not registered.
+
+    Errors: as `measure`.
+    """
     for _ in range(STARTS_MAX - 1):
         with contextlib.suppress(DidNotStart):
             return await system.round(seconds)
@@ -70,7 +73,7 @@ async def _round(system: System, seconds: float) -> Figures:
 
 
 def versions() -> dict[str, str]:
-    """Of everything that is not Ortoo."""
+    """Versions of everything but Ortoo."""
     said = subprocess.run(("java", "-version"), capture_output=True, text=True, check=True).stderr
     found = re.search(r'version "([^"]+)"', said)
     return {
@@ -83,7 +86,7 @@ def versions() -> dict[str, str]:
 
 
 def main() -> int:
-    """Do what the command line says; 1 if a system could not be measured, 77 if this machine has not what it takes."""
+    """Run the command line; 1 if a system could not be measured, 77 if this machine lacks a requirement."""
     names = [one.name for one in SYSTEMS]
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3, help="how often each system is measured")
@@ -92,7 +95,7 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(names), help=f"comma-separated, of {', '.join(names)}")
     arguments = parser.parse_args()
     if unknown := set(arguments.only.split(",")) - set(names):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+        parser.error(f"unknown: {', '.join(sorted(unknown))}. Known: {', '.join(names)}")
     logs.configure(level="error")
     try:
         jars.check_tools()
@@ -115,7 +118,7 @@ def main() -> int:
 
 
 def write(result: Figures, into: Path) -> None:
-    """Keep the result, its table and its picture, and print the table; the README shows what is committed."""
+    """Store the result, its table and its picture, and print the table; docs/figures.md shows the committed ones."""
     into.mkdir(parents=True, exist_ok=True)
     (into / RESULT.name).write_text(json.dumps(result, indent=1) + "\n")
     text = table(result)

@@ -1,4 +1,4 @@
-"""What is written in Java: brought from Maven once, kept in .tools/peers, and the load program compiled against it."""
+"""The Java side: jars fetched from Maven once into .tools/peers, and the load program compiled against them."""
 
 import hashlib
 import importlib.util
@@ -20,7 +20,7 @@ ARTEFACTS: dict[str, tuple[Artefact, ...]] = {
     "kafka": (("org.apache.kafka", "kafka_2.13", KAFKA),),
     "client": (("org.apache.rocketmq", "rocketmq-client-java", CLIENT),),
 }
-"""What is fetched with all that it depends on, by the folder it goes to."""
+"""Artefacts to fetch with their dependencies, by the folder they go to."""
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>ortoo.bench</groupId>
@@ -35,7 +35,7 @@ DEPENDENCY = """
 
 
 class NotHere(Exception):
-    """Something that the comparison needs is not on this machine; the message says what, and how to get it."""
+    """A requirement of the comparison is missing on this machine; the message names it and how to get it."""
 
 
 def check_tools() -> None:

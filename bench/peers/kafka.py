@@ -15,7 +15,7 @@ from ortoo.cli.demo.role_process import free_addresses
 HEAP_MIB = 768
 SHIPPED: Mapping[str, str] = {}
 FLUSHED: Mapping[str, str] = {"flush.messages": "1"}
-"""What a topic is created with: nothing, so that the page cache answers, or a flush with each batch that comes."""
+"""Settings of a topic: none, so that the page cache acknowledges, or a flush with each batch."""
 SETTINGS = """process.roles=broker,controller
 node.id={number}
 controller.quorum.voters={voters}
@@ -39,7 +39,7 @@ FORMAT_TIMEOUT_S = 120.0
 async def kafka(
     folder: Path, brokers: int, topics: Mapping[str, Mapping[str, str]], queues: int
 ) -> AsyncIterator[Servers]:
-    """Run so many brokers in `folder` with these topics, each with its settings. Errors: NotHere, DidNotStart."""
+    """Run `brokers` brokers in `folder` with these topics and their settings. Errors: NotHere, DidNotStart."""
     libraries = jars.bring("kafka")
     free = free_addresses(2 * brokers)
     addresses, controllers = free[:brokers], free[brokers:]

@@ -1,6 +1,7 @@
-"""A load program in a process of its own: a command a line in, `begin` when counting begins, `end` with its figures.
+"""A load program in a separate process: commands in, one a line, figures out.
 
-What a consumer takes to close is not counted: `stop` comes before it.
+It answers with the line `begin` when counting starts and the line `end` with the figures. The time that a consumer
+takes to close is not counted: `stop` comes before it.
 """
 
 import asyncio
@@ -18,19 +19,19 @@ ANSWER_TIMEOUT_S = 300.0
 
 
 class LoadFailed(Exception):
-    """The program could not do what it was told; the message has its words."""
+    """The program could not execute its command; the message has the program's error."""
 
 
 class Load:
     """A running load program."""
 
     def __init__(self, process: asyncio.subprocess.Process, said: Path) -> None:
-        """What the process says beside its answers goes to the file `said`."""
+        """Output of the process other than answers goes to the file `said`."""
         self._process = process
         self._said = said
 
     async def run(self, *words: object, servers: Servers | None = None) -> Figures:
-        """Carry out one command; its figures, with the servers' processor time a message if they are given.
+        """Execute one command; its figures, with the servers' processor time a message if they are given.
 
         Errors: LoadFailed.
         """
@@ -39,7 +40,7 @@ class Load:
         return await self.answer(servers)
 
     async def answer(self, servers: Servers | None = None) -> Figures:
-        """The answer to the command before. Errors: LoadFailed."""
+        """The answer to the previous command. Errors: LoadFailed."""
         assert self._process.stdout is not None
         before: dict[str, float] = {}
         after: dict[str, float] = {}
@@ -57,7 +58,7 @@ class Load:
                     return figures
                 elif kind not in ("begin", "stop"):
                     raise LoadFailed(rest)
-        raise LoadFailed(f"the program ended; it said: {self._said.read_text(errors='replace')[-2000:]}")
+        raise LoadFailed(f"the program ended. Its output: {self._said.read_text(errors='replace')[-2000:]}")
 
 
 def _cpu_us(before: dict[str, float], after: dict[str, float], messages: int) -> dict[str, float]:

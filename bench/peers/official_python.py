@@ -1,7 +1,8 @@
 """RocketMQ's official Python client as a load: `python -m bench.peers.official_python BODY_BYTES`.
 
-A process of its own, which knows nothing of Ortoo: the client brings its own classes for RocketMQ's protocol. Each line
-on standard input is a command, `send ADDRESS TOPIC IN_FLIGHT SECONDS`; the answer is as `bench.peers.load` reads it.
+It runs in a separate process without Ortoo, because the client brings its own classes for RocketMQ's protocol. Each
+line on standard input is a command, `send ADDRESS TOPIC IN_FLIGHT SECONDS`. The answer has the format that
+`bench.peers.load` reads.
 """
 
 import json
@@ -17,17 +18,17 @@ from rocketmq import ClientConfiguration, Credentials, Message, Producer
 from bench.percentiles import latency_figures
 from bench.report import Figures
 
-OUT, sys.stdout = sys.stdout, sys.stderr  # the client prints
+OUT, sys.stdout = sys.stdout, sys.stderr  # the client prints to standard output
 WARM_UP_S = 1.0
 
 
 def say(line: str) -> None:
-    """Answer."""
+    """Write one line of an answer."""
     print(line, file=OUT, flush=True)
 
 
 def send(producer: Producer, topic: str, body: bytes, in_flight: int, seconds: float) -> Figures:
-    """So many threads that each send one message after another."""
+    """Send from `in_flight` threads, each one message after another."""
     delays: list[float] = []
     stop_at = time.perf_counter() + seconds
 
@@ -49,7 +50,7 @@ def send(producer: Producer, topic: str, body: bytes, in_flight: int, seconds: f
 
 
 def main() -> None:
-    """Carry out commands until there are no more."""
+    """Execute commands until standard input ends."""
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     body = os.urandom(int(sys.argv[1]))

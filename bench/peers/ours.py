@@ -1,4 +1,4 @@
-"""Ortoo as it is compared: three processes with default settings, or an enode of three members."""
+"""Ortoo as it is compared: three processes with default settings, or an enode of three replicas."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ async def ortoo(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterat
 
 @asynccontextmanager
 async def ortoo_members(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterator[Servers]:
-    """Run the same with an enode of three members, whose majority has a message before it is acknowledged."""
+    """Run the same with an enode of three replicas, whose majority has a message before it is acknowledged."""
     async with member_cluster(folder, enode_environ={}) as roles:
         async with connect(roles.snode.address) as mq:
             await whole(mq)

@@ -8,7 +8,7 @@ AHEAD, BEHIND = "#2a7f62", "#b5483a"
 ROW_HEIGHT, WIDTH = 0.27, 10.0
 """In inches."""
 RATIO_MIN, RATIO_MAX = 1 / 16, 16.0
-"""What lies outside is drawn at the edge; its number says how far it is."""
+"""Ratios outside this range are drawn at the edge; the label has the true ratio."""
 
 
 def draw(rows: list[PeerRow], path: Path) -> None:

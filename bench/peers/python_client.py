@@ -1,7 +1,7 @@
 """Ortoo's client and librdkafka under the same loads: `python -m bench.peers.python_client BODY_BYTES`.
 
-Each line on standard input is a command: SYSTEM WAY ADDRESS TOPIC SECONDS [RATE]; the answer is as `bench.peers.load`
-reads it. Both clients have their default settings, Kafka's also `acks=all`, which is its default too.
+Each line on standard input is a command: SYSTEM WAY ADDRESS TOPIC SECONDS [RATE]. The answer has the format that
+`bench.peers.load` reads. Both clients have their default settings, Kafka's also `acks=all`, which is its default too.
 """
 
 import asyncio
@@ -24,18 +24,18 @@ Way = Callable[[str, str, float, float, Bodies], Coroutine[Any, Any, Figures]]
 
 
 def begin() -> float:
-    """Say that counting begins; when that was."""
+    """Report that counting begins; the time of that."""
     print("begin", flush=True)
     return time.perf_counter()
 
 
 def rate(messages: int, began: float) -> Figures:
-    """Messages a second since then."""
+    """Messages a second since `began`."""
     return {"messages": messages, "per_s": round(messages / (time.perf_counter() - began))}
 
 
 def stopping(seconds: float) -> Callable[[], bool]:
-    """Whether so many seconds have passed."""
+    """A function that tells whether `seconds` have passed."""
     stop_at = time.perf_counter() + seconds
     return lambda: time.perf_counter() >= stop_at
 
@@ -91,7 +91,7 @@ async def ortoo_tasks(address: str, topic: str, seconds: float, _: float, bodies
 
 
 async def ortoo_read(address: str, topic: str, seconds: float, _: float, bodies: Bodies) -> Figures:
-    """A consumer that reads each body of what is stored, and acknowledges."""
+    """A consumer that reads each stored body and acknowledges."""
     end = 0
     async with connect(address) as mq:
         end = await stored(mq, topic)
@@ -113,12 +113,12 @@ async def ortoo_read(address: str, topic: str, seconds: float, _: float, bodies:
 
 
 async def stored(mq: Client, topic: str) -> int:
-    """How many messages a topic has."""
+    """The number of messages in a topic."""
     return sum(one.end_offset - one.begin_offset for one in (await mq.admin.describe_topic(topic)).queues)
 
 
 async def ortoo_steady(address: str, topic: str, seconds: float, per_s: float, bodies: Bodies) -> Figures:
-    """From the planned send to its acknowledgement, at a steady rate."""
+    """Delays from the planned send to its acknowledgement, at a steady rate."""
     delays: list[float] = []
     async with connect(address) as mq, mq.producer(topic) as producer:
 
@@ -141,7 +141,7 @@ async def ortoo_steady(address: str, topic: str, seconds: float, per_s: float, b
 
 
 async def by_tasks(send: Callable[[bytes], Awaitable[None]], seconds: float, bodies: Bodies) -> int:
-    """How many messages a thousand tasks sent, each waiting for one answer at a time."""
+    """The number of messages that a thousand tasks sent, each awaiting one answer at a time."""
     is_over, sent = stopping(seconds), 0
 
     async def one_after_another() -> None:
@@ -167,7 +167,7 @@ def kafka_producer(address: str, **more: object) -> Any:
 
 
 def refuse(error: object, message: object) -> None:
-    """A delivery report of something that failed. Errors: RuntimeError."""
+    """A delivery report of a failed message. Errors: RuntimeError."""
     if error is not None:
         raise RuntimeError(f"not delivered: {error}")
 
@@ -224,7 +224,7 @@ async def kafka_tasks(address: str, topic: str, seconds: float, _: float, bodies
     from confluent_kafka.aio import AIOProducer
 
     conf = {"bootstrap.servers": address, "acks": "all"}
-    # As it ships it waits for 1,000 messages or a second, so that a thousand tasks get 1,000 answers a second.
+    # The default waits for 1,000 messages or a second, so that a thousand tasks get 1,000 answers a second.
     producer: Any = AIOProducer(conf, batch_size=TASKS // 10, buffer_timeout=0.005)
 
     async def send(body: bytes) -> None:
@@ -239,7 +239,7 @@ async def kafka_tasks(address: str, topic: str, seconds: float, _: float, bodies
 
 
 async def kafka_read(address: str, topic: str, seconds: float, _: float, bodies: Bodies) -> Figures:
-    """A consumer that reads each value of what is stored, with its automatic commits."""
+    """A consumer that reads each stored value, with its automatic commits."""
     from confluent_kafka import Consumer, TopicPartition
 
     group = f"read-{time.time_ns()}"
@@ -265,7 +265,7 @@ async def kafka_read(address: str, topic: str, seconds: float, _: float, bodies:
 
 
 async def kafka_steady(address: str, topic: str, seconds: float, per_s: float, bodies: Bodies) -> Figures:
-    """From the planned send to its acknowledgement, at a steady rate; nothing lingers in the client."""
+    """Delays from the planned send to its acknowledgement, at a steady rate; the client does not linger."""
     producer = kafka_producer(address, **{"linger.ms": 0})
     delays: list[float] = []
 
@@ -299,7 +299,7 @@ WAYS: dict[str, Way] = {
 
 
 def main() -> None:
-    """Carry out commands until there are no more."""
+    """Execute commands until standard input ends."""
     bodies = Bodies(int(sys.argv[1]))
     print("end {}", flush=True)
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""Apache RocketMQ as its manual says: name server, broker with SYNC_FLUSH and proxy, each a process."""
+"""Apache RocketMQ as its manual recommends: name server, broker with SYNC_FLUSH and proxy, each a process."""
 
 import contextlib
 import json
@@ -24,12 +24,12 @@ haListenPort={ha_port}
 storePathRootDir={store}
 diskMaxUsedSpaceRatio=95
 """
-"""All else is as it ships; a disk that others have filled shall not stop the comparison."""
+"""All else is the default; other programs' files on the disk do not stop the comparison."""
 
 
 @asynccontextmanager
 async def rocketmq(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterator[Servers]:
-    """Run a cluster of one broker in `folder`, which knows the topics when it starts. Errors: NotHere, DidNotStart."""
+    """Run a cluster of one broker in `folder`, which has the topics when it starts. Errors: NotHere, DidNotStart."""
     libraries = jars.bring("rocketmq")
     namesrv, ha, proxy, remoting = (int(one.rpartition(":")[2]) for one in free_addresses(4))
     broker = _port_with_a_free_one_below()
@@ -78,7 +78,7 @@ def _port_with_a_free_one_below() -> int:
 
 
 def _write_topics(folder: Path, topics: Sequence[str], queues: int) -> None:
-    """Topics as the broker keeps them: a command of its own would start one more Java process to create them."""
+    """Write topics in the broker's file format; creating them by command would start another Java process."""
     folder.mkdir(parents=True)
     table = {
         name: {

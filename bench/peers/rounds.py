@@ -1,4 +1,4 @@
-"""What one round measures of each system: started anew, warmed, loaded, and stopped."""
+"""One round of each system: start, warm up, load, stop."""
 
 import asyncio
 import os
@@ -25,28 +25,28 @@ THREADS, BATCH = 16, 32
 STEADY_PER_S = 200
 WAYS, WAYS_OF_THREE = ("many", "each", "tasks", "read", "steady"), ("many", "steady")
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-"""Processor time is told in these: none seen means less than one."""
+"""The unit of measured processor time: zero means less than one tick."""
 SHARE_READ = 0.9
-"""Of a backlog: what threads hold when it is at an end shall not make the others wait."""
+"""Share of a backlog to read: the last messages, held by slow threads, do not delay the end."""
 Opened = Callable[[Path], AbstractAsyncContextManager[Servers]]
 Measured = Callable[[Path, float], Awaitable[Figures]]
 
 
 def machine_busy_s() -> float:
-    """Processor seconds that were not idle so far, on the whole machine; what its host took away included."""
+    """Processor seconds of the whole machine that were not idle, including time stolen by its host."""
     _, user, nice, system, _, _, *others = Path("/proc/stat").read_text().splitlines()[0].split()[:9]
     return sum(map(int, (user, nice, system, *others))) / os.sysconf("SC_CLK_TCK")
 
 
 def own_cpu_s() -> float:
-    """Processor seconds of this process and of all that it started and that have ended."""
+    """Processor seconds of this process and of its children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Something that is measured in each round."""
+    """A system that is measured in each round."""
 
     name: str
     measure: Measured
@@ -83,7 +83,7 @@ def single(name: str, opened: Opened) -> System:
 
 
 async def _singly(load: Load, servers: Servers, seconds: float) -> Figures:
-    await asyncio.sleep(seconds / 4)  # starting is over
+    await asyncio.sleep(seconds / 4)  # start-up is complete
     before = servers.cpu_s()
     await asyncio.sleep(seconds / 2)
     idle_s = sum(after - before[name] for name, after in servers.cpu_s().items())
@@ -124,7 +124,7 @@ def bulk(name: str, client: str, ways: Mapping[str, tuple[str, ...]], opened: Op
         figures: Figures = {}
         async with python_load(folder / "load", "python_client", BODY_BYTES) as load, opened(folder / name) as servers:
             for topic, some in ways.items():
-                await load.run(client, "many", servers.address, topic, seconds / 2)  # Java compiles what is used
+                await load.run(client, "many", servers.address, topic, seconds / 2)  # the JIT compiles this code
                 for way in some:
                     command = (client, way, servers.address, topic, seconds / 2, STEADY_PER_S)
                     figures[f"{topic} {way}"] = await load.run(*command, servers=servers)
@@ -156,4 +156,4 @@ SYSTEMS = (
         partial(kafka, brokers=3, topics={"shipped": SHIPPED, "flushed": FLUSHED}, queues=QUEUES),
     ),
 )
-"""In the order of a round: what is compared stands side by side."""
+"""In the order of a round: systems to compare are adjacent."""

@@ -1,4 +1,4 @@
-"""A system under comparison: its processes, what they use, and Java servers that surely end."""
+"""A system under comparison: its processes, their resource use, and Java servers that always end."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ LOOK_S = 0.05
 
 
 class DidNotStart(Exception):
-    """A server ended, or was not ready in time; the message has the end of what it said."""
+    """A server ended, or was not ready in time; the message has the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class Servers:
     address: str
     """Where its clients connect."""
     process_ids: Mapping[str, int]
-    """Its servers, by what they are called in results."""
+    """Its server processes, by their names in results."""
 
     def cpu_s(self) -> dict[str, float]:
-        """Processor seconds that each server has used so far, its threads that ended included."""
+        """Processor seconds that each server has used, including threads that ended."""
         return {name: cpu_s(process_id) for name, process_id in self.process_ids.items()}
 
     def memory_mib(self) -> Figures:
-        """Resident memory of all servers together, and how much of it is no file's."""
+        """Resident memory of all servers together, and the part that no file backs."""
         kib = [_status_kib(process_id) for process_id in self.process_ids.values()]
         return {
             "resident_mib": round(sum(resident for resident, _ in kib) / 1024, 1),
@@ -58,15 +58,15 @@ def _status_kib(process_id: int) -> tuple[int, int]:
 
 
 def at_home(folder: Path) -> tuple[str, str]:
-    """What makes a Java program leave its logs, certificates and unpacked libraries in a folder."""
+    """Options that make a Java program keep its logs, certificates and unpacked libraries in a folder."""
     return f"-Duser.home={folder}", f"-Djava.io.tmpdir={folder}"
 
 
 def dying_with_parent(*words: str) -> tuple[str, ...]:
-    """A command that is killed when the benchmark ends, however it ends.
+    """A command that is killed when the benchmark ends, for whatever reason.
 
-    It asks for that itself: what runs between fork and exec (`preexec_fn`) runs beside what gRPC begins anew in every
-    fork, and one in fifty ended there.
+    The child requests this signal itself. With `preexec_fn`, code between fork and exec runs beside gRPC's fork
+    handlers, and one child in fifty died there.
     """
     return sys.executable, "-SEc", DYING_WITH_PARENT, *words
 
@@ -83,10 +83,10 @@ async def java_server(
     ready: str = "",
     **environ: str,
 ) -> AsyncIterator[int]:
-    """Run a class from `jars` with a heap of at most so much.
+    """Run a class from `jars` with a heap of at most `heap_mib`.
 
-    Yields its process id when it listens on `port` and has said `ready`: it may listen before it is known to others.
-    What it says goes into the folder. Errors: DidNotStart.
+    Yields its process id when it listens on `port` and has printed `ready`: it may listen before it is registered. Its
+    output goes into the folder. Errors: DidNotStart.
     """
     said = folder / f"{name}.out"
     options = (f"-Xms{heap_mib // 2}m", f"-Xmx{heap_mib}m", f"-XX:MaxDirectMemorySize={heap_mib}m", "-XX:+UseG1GC")
@@ -107,7 +107,7 @@ async def java_server(
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
-    """Ask a process to end, and kill it when it does not."""
+    """Ask a process to end, and kill it if it does not."""
     if process.returncode is None:
         process.terminate()
         try:

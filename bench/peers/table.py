@@ -1,4 +1,4 @@
-"""What was measured as rows, and those as a table: each row says how many times the other's our figure is."""
+"""Measured figures as rows of a table; each row has the ratio of our figure to the other's."""
 
 import json
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from bench.table import RESULTS, TELLS_LITTLE
 FOLDER = RESULTS / "peers"
 RESULT, TABLE, PICTURE = FOLDER / "peers.json", FOLDER / "table.md", FOLDER / "peers.svg"
 OTHERS_MAX_PERCENT = 15
-"""How much of the machine other programs may have before the table warns of it."""
-HEAD = ("| what | Ortoo | the other | ratio |", "| --- | --- | --- | --- |")
+"""The processor share of other programs above which the table warns."""
+HEAD = ("| case | Ortoo | the other | ratio |", "| --- | --- | --- | --- |")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class PeerRow:
 
     @property
     def ratio(self) -> float:
-        """How many times as good as the other we are: more than one means ahead."""
+        """Our figure relative to the other's, larger is better: above 1, Ortoo is ahead."""
         one, other = (self.theirs, self.ours) if self.less_is_better else (self.ours, self.theirs)
         return one / other if other else float("nan")
 
@@ -39,20 +39,20 @@ class PeerRow:
         return f"| {self.what} | {self.text(self.ours)} | {self.text(self.theirs)} | {self.ratio:.2f} |"
 
     def text(self, value: float) -> str:
-        """A figure with its unit, with as many digits as mean something."""
+        """A figure with its unit, rounded to significant digits."""
         digits = 0 if value >= 100 else 1 if value >= 10 else 2
         return f"{value:,.{digits}f}{self.unit}"
 
 
 def medians(rounds: list[Any]) -> Any:
-    """The same tree with the median of the rounds in the place of each number."""
+    """The same tree with the median of the rounds in place of each number."""
     if isinstance(rounds[0], dict):
         return {key: medians([one[key] for one in rounds]) for key in rounds[0]}
     return median(rounds)
 
 
 def rows(result: Figures) -> list[PeerRow]:
-    """All comparisons whose two sides were measured."""
+    """All comparisons of which both sides were measured."""
     systems, versions = result["systems"], result["versions"]
     found: list[PeerRow] = []
     if {"ortoo", "rocketmq"} <= systems.keys():
@@ -64,7 +64,7 @@ def rows(result: Figures) -> list[PeerRow]:
         found += _bulk("the same, beside Kafka with a flush a message", ours, theirs, "flushed")
     if {"ortoo of three", "kafka of three"} <= systems.keys():
         ours, theirs = systems["ortoo of three"], systems["kafka of three"]
-        found += _bulk("an enode of three members, beside Kafka with three brokers", ours, theirs, "shipped")
+        found += _bulk("an enode of three replicas, beside Kafka with three brokers", ours, theirs, "shipped")
         found += _bulk("the same, beside three brokers with a flush a message", ours, theirs, "flushed")
     if {"ortoo of three", "ortoo in bulk"} <= systems.keys():
         found += _members(systems["ortoo of three"], systems["ortoo in bulk"])
@@ -111,12 +111,14 @@ def _bulk(section: str, ours: Figures, theirs: Figures, topic: str) -> Iterator[
 
 
 def _members(three: Figures, one: Figures) -> Iterator[PeerRow]:
-    section = "an enode of three members, beside the same of one"
+    section = "an enode of three replicas, beside the same of one"
     yield PeerRow(section, "`send_many`", three["bench many"]["per_s"], one["bench many"]["per_s"], "/s")
     cpu, alone = three["bench many"]["cpu_us"], one["bench many"]["cpu_us"]["enode"]
-    yield PeerRow(section, "the leader's processor time a message; the one member's", cpu["leader"], alone, " µs", True)
+    yield PeerRow(
+        section, "the leader's processor time a message; the one replica's", cpu["leader"], alone, " µs", True
+    )
     follower = fmean(us for name, us in cpu.items() if name.startswith("follower"))
-    yield PeerRow(section, "a follower's; the one member's", follower, alone, " µs", True)
+    yield PeerRow(section, "a follower's; the one replica's", follower, alone, " µs", True)
     both = three["bench steady"]["p99_ms"], one["bench steady"]["p99_ms"]
     yield PeerRow(section, "send to acknowledgement at 200/s, p99", *both, " ms", True)
 
@@ -133,25 +135,24 @@ def table(result: Figures) -> str:
 
 
 def setting(result: Figures) -> str:
-    """In which setting all of it was measured."""
+    """The setting of the measurement."""
     one, versions = result["setting"], result["versions"]
     rounds = [each for some in result["rounds_of"].values() for each in some]
     loads = [load for each in rounds for load in each["load_average"].values()]
     others = [100 * each["others_share"] for each in rounds]
     caveat = TELLS_LITTLE if max(others) > OTHERS_MAX_PERCENT else ""
     return (
-        f"Measured by `make bench-peers` on {one['cores']} cores and {one['memory_gib']} GiB, every process on it, "
-        f"Linux {one['kernel'].split('-')[0]}, Python {one['python']}, Java {versions['java']}, RocketMQ's Java client "
-        f"{versions['client']}, confluent-kafka {versions['confluent-kafka']}; rounds: {result['rounds']}, "
-        f"in each the systems one after another, each started anew; {result['seconds']:g} seconds a figure; medians; "
-        "bodies of 256 bytes, 8 queues. "
-        f"Load average, of which the load itself is a part: {min(loads):.1f} to {max(loads):.1f}; programs that have "
-        f"nothing to do with it took {min(others):.0f} to {max(others):.0f} % of the machine meanwhile{caveat}. "
-        "A ratio above 1 means that Ortoo is ahead; for times and memory, less is better."
+        f"Measured by `make bench-peers` on {one['cores']} cores and {one['memory_gib']} GiB, every process on it. "
+        f"Linux {one['kernel'].split('-')[0]}, Python {one['python']}, Java {versions['java']}, RocketMQ's Java client"
+        f" {versions['client']}, confluent-kafka {versions['confluent-kafka']}. Rounds: {result['rounds']}, each with "
+        f"the systems one after another, each started again. {result['seconds']:g} seconds a figure, medians, bodies "
+        f"of 256 bytes, 8 queues. Load average, of which the load itself is a part: {min(loads):.1f} to "
+        f"{max(loads):.1f}. Unrelated programs took {min(others):.0f} to {max(others):.0f} % of the machine "
+        f"meanwhile{caveat}. A ratio above 1 means that Ortoo is ahead; for times and memory, less is better."
     )
 
 
 def load(path: Path = RESULT) -> Figures:
-    """The result that is kept. Errors: FileNotFoundError."""
+    """The committed result. Errors: FileNotFoundError."""
     result: Figures = json.loads(path.read_text())
     return result

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What Spark on Kubernetes runs in a pod: `driver ARGUMENTS`, `executor`, or any other command as it is.
+# The entry point of Spark's pods on Kubernetes: `driver ARGUMENTS`, `executor`, or any other command unchanged.
 set -euo pipefail
 
-# A uid that the image does not know, as some clusters give, needs a name for Hadoop's login.
+# Some clusters assign a uid that the image does not have; Hadoop's login needs a name for it.
 if ! getent passwd "$(id -u)" >/dev/null && [[ -w /etc/passwd ]]; then
   echo "spark:x:$(id -u):$(id -g):spark:$SPARK_HOME:/bin/false" >>/etc/passwd
 fi

@@ -1,4 +1,4 @@
-# The image for Spark: pyspark with a Java, the data source and the pipeline jobs. Driver and executors run it alike.
+# The image for Spark: pyspark with a Java, the data source and the pipeline jobs. Driver and executors use the same image.
 #
 #   docker build -f deploy/docker/spark.Dockerfile -t ortoo-spark .
 #

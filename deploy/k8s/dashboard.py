@@ -24,11 +24,11 @@ PANELS = (
         "{{request_code}} {{response_code}}",
     ),
     ("Slowest 1 % of calls", "ms", P99.format("request_code", "rocketmq_rpc_latency_bucket"), "{{request_code}}"),
-    ("A flush takes", "s", "rate(ortoo_flush_seconds_total[1m]) / rate(ortoo_flushes_total[1m])", "{{instance}}"),
+    ("Flush duration", "s", "rate(ortoo_flush_seconds_total[1m]) / rate(ortoo_flushes_total[1m])", "{{instance}}"),
     ("Log size", "bytes", "rocketmq_storage_size", "{{instance}}"),
-    ("Enodes that are there", "short", "max by (node_id) (ortoo_process_alive)", "{{node_id}}"),
+    ("Live enodes", "short", "max by (node_id) (ortoo_process_alive)", "{{node_id}}"),
     ("Push sessions", "short", "sum by (consumer_group) (rocketmq_consumer_connections)", "{{consumer_group}}"),
-    ("Evicted as slow", "short", "increase(ortoo_slow_consumers_evicted_total[10m])", "{{instance}}"),
+    ("Evicted slow consumers", "short", "increase(ortoo_slow_consumers_evicted_total[10m])", "{{instance}}"),
     ("Event loop late (p99)", "s", P99.format("instance", "ortoo_event_loop_delay_seconds_bucket"), "{{instance}}"),
     ("Memory", "bytes", "process_resident_memory_bytes", "{{instance}}"),
 )
@@ -44,16 +44,16 @@ OBJECTIVES = (
     ("The same over 6 hours", "short", "ortoo:send_slow:ratio360m / 0.01", "6 h"),
     ("Single sends by status", "reqps", f"sum by (response_code) (rate(rocketmq_rpc_latency_count{{{SENDS}}}[5m]))",
      "{{response_code}}"),
-    ("Half of single sends take", "ms", SEND_QUANTILE.format(0.5), "p50"),
+    ("Median of single sends", "ms", SEND_QUANTILE.format(0.5), "p50"),
     ("Slowest 1 % of single sends", "ms", SEND_QUANTILE.format(0.99), "p99"),
-    ("Oldest message that waits for a group", "ms", f"topk(10, {OLDEST})", PAIR),
+    ("Oldest waiting message of a group", "ms", f"topk(10, {OLDEST})", PAIR),
     ("Groups with a message older than 10 s", "percentunit", f"avg({OLDEST} > bool 10000)", "late"),
     ("Dead letters in 15 minutes", "short",
      "sum by (topic, consumer_group) (increase(rocketmq_send_to_dlq_messages_total[15m]))", PAIR),
-    ("Failures told to callers", "short", "sum by (kind) (rate(ortoo_failures_total[5m]))", "{{kind}}"),
-    ("Alerts that fire", "short", 'sum by (alertname) (ALERTS{alertname=~"Ortoo.*",alertstate="firing"})',
+    ("Failures reported to callers", "short", "sum by (kind) (rate(ortoo_failures_total[5m]))", "{{kind}}"),
+    ("Firing alerts", "short", 'sum by (alertname) (ALERTS{alertname=~"Ortoo.*",alertstate="firing"})',
      "{{alertname}}"),
-    ("Enodes that take messages", "percentunit", "avg(ortoo_writable)", "writable"),
+    ("Writable enodes", "percentunit", "avg(ortoo_writable)", "writable"),
 )  # fmt: skip
 Panels = Sequence[tuple[str, str, str, str]]
 DASHBOARDS: Mapping[str, tuple[str, str, Panels]] = {
@@ -92,7 +92,7 @@ def dashboard(uid: str, title: str, panels: Panels) -> dict[str, Any]:
 if __name__ == "__main__":
     for name, about in DASHBOARDS.items():
         board = dashboard(*about)
-        # One panel a line: a change of one is a change of one line.
+        # One panel a line, so that a change of one panel changes one line.
         lines = ",\n".join(json.dumps(panel) for panel in board.pop("panels"))
         (FOLDER / name).write_text(f'{json.dumps(board)[:-1]}, "panels": [\n{lines}\n]}}\n')
         sys.stdout.write(f"{name}: {len(about[2])} panels\n")

@@ -14,9 +14,9 @@ HEAD = "# Made from deploy/k8s/chart by `make manifests`; edit that, not this.\n
 
 
 def rendered(example: str, helm: Path = HELM) -> dict[str, str]:
-    """File name to text of one example. Errors: CalledProcessError."""
+    """Render one example: file name to text. Errors: CalledProcessError."""
     values = () if example == "default" else ("--values", str(HERE / "examples" / f"{example}.yaml"))
-    # An own version for capabilities: what a cluster has must not change the text.
+    # A fixed version, so that the capabilities of a cluster do not change the text.
     fixed = ("--namespace", "ortoo", "--kube-version", "1.30.0", "--skip-tests")
     command = (str(helm), "template", "ortoo", str(HERE / "chart"), *fixed)
     text = subprocess.run((*command, *values), check=True, capture_output=True, text=True).stdout
@@ -49,7 +49,7 @@ def main() -> int:
         for name, text in files.items():
             (folder / name).write_text(text)
     if wrong:
-        sys.stderr.write(f"not what the chart gives: {', '.join(sorted(wrong))}; run `make manifests`\n")
+        sys.stderr.write(f"manifests differ from the chart, run `make manifests`: {', '.join(sorted(wrong))}\n")
     return bool(wrong)
 
 

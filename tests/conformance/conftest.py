@@ -11,7 +11,7 @@ from tests.conformance.wire import Wire
 
 @pytest.fixture(params=["sockets", "memory"])
 async def wire(request: pytest.FixtureRequest) -> AsyncIterator[Wire]:
-    """What the case runs on."""
+    """The transport that the case runs on."""
     async with Background("wire") as background:
         chosen: Wire = SocketWire(background) if request.param == "sockets" else MemoryWire()
         try:

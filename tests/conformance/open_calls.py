@@ -1,4 +1,4 @@
-"""Calls of three kinds that stay open, for cases that break what is under them."""
+"""Open calls of three kinds, for cases that break the connection or the server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ async def echo(request: bytes, context: Any) -> bytes:
 
 
 class Waiting:
-    """Handlers that wait for ever, and note how they end."""
+    """Handlers that wait forever and record how they end."""
 
     def __init__(self) -> None:
         self.called = 0
@@ -43,7 +43,7 @@ class Waiting:
 
 
 async def opened(served: Served, waiting: Waiting) -> tuple[Any, Any, Any]:
-    """A unary call, a stream of which one of three answers is read, and one whose requests are read; all open."""
+    """Three open calls: unary, a stream of which one of three answers is read, one whose requests are read."""
     one, stream, requests = served.call("One"), served.answers("Three"), served.requests("Reads")
     assert await stream.read() == b"0"
     await requests.write(b"request")

@@ -1,4 +1,4 @@
-"""What calls of the four kinds say and hear when all goes well: messages, metadata, iterators, reads and writes."""
+"""Successful calls of the four kinds: messages, metadata, iterators, reads and writes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -39,7 +39,7 @@ async def three(request: bytes, context: Any) -> AsyncIterator[bytes]:
 
 
 async def test_one_request_one_answer(wire: Wire) -> None:
-    """The answer comes, then the status is OK with no details; the empty message is a message."""
+    """The answer comes, then the status is OK without details; an empty message is a message."""
     async with serving(wire, Echo=unary(echo)) as served:
         call = served.call("Echo", b"hello")
         assert await call == b"hello"
@@ -67,7 +67,7 @@ async def test_many_answers_are_read(wire: Wire) -> None:
 
 
 async def test_the_status_is_known_when_the_answers_are_read(wire: Wire) -> None:
-    """A server that has ended the call long ago is not known to have, as long as an answer is unread."""
+    """While an answer is unread, the status is unknown to the caller, even if the server ended the call long ago."""
     ended = asyncio.Event()
 
     async def two(request: bytes, context: Any) -> None:
@@ -85,7 +85,7 @@ async def test_the_status_is_known_when_the_answers_are_read(wire: Wire) -> None
 
 
 async def test_a_handler_may_write_instead_of_yielding(wire: Wire) -> None:
-    """Coroutines that write to the context are handlers of streams as well as generators are."""
+    """Handlers of streams may be coroutines that write to the context, or generators."""
 
     async def writes(requests: Any, context: Any) -> None:
         while (request := await context.read()) is not EOF:
@@ -98,7 +98,7 @@ async def test_a_handler_may_write_instead_of_yielding(wire: Wire) -> None:
 
 
 async def test_requests_come_from_iterators_of_both_kinds(wire: Wire) -> None:
-    """Plain iterators and asynchronous ones are taken until they end, which half-closes the call."""
+    """Plain and asynchronous iterators are read to their end, which half-closes the call."""
 
     async def numbers() -> AsyncIterator[bytes]:
         for number in range(3):
@@ -112,7 +112,7 @@ async def test_requests_come_from_iterators_of_both_kinds(wire: Wire) -> None:
 
 
 async def test_requests_are_written_one_by_one(wire: Wire) -> None:
-    """Each answer comes before the next request is written; `done_writing` ends the requests, and may be repeated."""
+    """Each answer arrives before the next request is written; `done_writing` ends the requests and may be repeated."""
     async with serving(wire, Joined=requesting(joined), Echo=conversing(echo_all)) as served:
         call = served.both("Echo")
         for number in range(5):
@@ -129,7 +129,7 @@ async def test_requests_are_written_one_by_one(wire: Wire) -> None:
 
 
 async def test_answers_go_on_after_the_requests_have_ended(wire: Wire) -> None:
-    """A half-closed call is open in the other direction for as long as the server likes."""
+    """A half-closed call stays open in the other direction until the server ends it."""
     go_on = asyncio.Event()
 
     async def late(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
@@ -145,7 +145,7 @@ async def test_answers_go_on_after_the_requests_have_ended(wire: Wire) -> None:
 
 
 async def test_iterators_and_reads_do_not_mix(wire: Wire) -> None:
-    """A call whose answers are iterated cannot be read, nor one whose requests are iterated be written to."""
+    """A call whose answers are iterated cannot be read; one whose requests are iterated cannot be written to."""
     async with serving(wire, Echo=conversing(echo_all), Three=answering(three)) as served:
         iterated = served.answers("Three")
         async for _ in iterated:
@@ -164,7 +164,7 @@ async def test_iterators_and_reads_do_not_mix(wire: Wire) -> None:
 
 
 async def test_an_iterator_goes_on_where_it_was_left(wire: Wire) -> None:
-    """Leaving a loop over the answers ends nothing: the next loop has the next answer."""
+    """Leaving a loop over the answers does not end the call: the next loop gets the next answer."""
     async with serving(wire, Three=answering(three)) as served:
         call = served.answers("Three")
         async for answer in call:
@@ -174,7 +174,7 @@ async def test_an_iterator_goes_on_where_it_was_left(wire: Wire) -> None:
 
 
 async def test_large_and_many_messages(wire: Wire) -> None:
-    """Messages of 3 MiB come whole, and thousands of small ones in order."""
+    """Messages of 3 MiB arrive whole, and thousands of small ones in order."""
     async with serving(wire, Echo=conversing(echo_all)) as served:
         call = served.both("Echo")
         for size in (0, 1, 1 << 16, 3 << 20):
@@ -191,7 +191,7 @@ async def test_large_and_many_messages(wire: Wire) -> None:
 
 
 async def test_connected_means_that_requests_can_be_written(wire: Wire) -> None:
-    """`wait_for_connection` of a stream returns before the handler says anything, of one request with its answer."""
+    """For a stream `wait_for_connection` returns before any answer; for a unary call it returns with the answer."""
     go_on = asyncio.Event()
 
     async def silent(requests: Any, context: Any) -> AsyncIterator[bytes]:

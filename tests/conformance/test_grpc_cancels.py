@@ -1,4 +1,4 @@
-"""Calls that are cancelled by either side, run into their deadline, or are left by their iterators."""
+"""Calls that either side cancels, that reach their deadline, or that are left by their iterators."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,11 +26,11 @@ EOF = grpc.aio.EOF
 S = grpc.StatusCode
 DEADLINE_S = 0.15
 BEGUN_WITHIN_S = 1.0
-"""A handler must have begun by then on a busy machine: a call that is over before that never reaches it."""
+"""A handler must have started within this time on a busy machine: a call that ends earlier never reaches it."""
 
 
 class Waiting:
-    """Handlers of all four kinds that wait for ever, and note how they end."""
+    """Handlers of all four kinds that wait forever and record how they end."""
 
     def __init__(self) -> None:
         self.called = asyncio.Event()
@@ -53,7 +53,7 @@ class Waiting:
         yield await self.one(request, context)
 
     def handlers(self) -> dict[str, Any]:
-        """By the names of the four ways to call."""
+        """Handlers by the names of the four kinds of calls."""
         return {
             "call": unary(self.one),
             "answers": answering(self.many),
@@ -64,9 +64,9 @@ class Waiting:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_cancelled_by_the_caller(wire: Wire, kind: str) -> None:
-    """Its end is over at once, with CANCELLED and a CancelledError; the handler is cancelled.
+    """The call ends at once with CANCELLED and a CancelledError; the handler is cancelled.
 
-    `context.cancelled()` stays false at the server, and no code is set: only the CancelledError tells.
+    At the server `context.cancelled()` stays false and no code is set; the handler sees only the CancelledError.
     """
     waiting = Waiting()
     async with serving(wire, **waiting.handlers()) as served:
@@ -107,7 +107,7 @@ async def test_cancelled_with_the_task_that_waits(wire: Wire, kind: str) -> None
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_the_deadline(wire: Wire, kind: str) -> None:
-    """Both ends have it: the caller gets DEADLINE_EXCEEDED, and the handler is cancelled."""
+    """It applies at both ends: the caller gets DEADLINE_EXCEEDED, and the handler is cancelled."""
     waiting = Waiting()
     async with serving(wire, **waiting.handlers()) as served:
         call = begun(served, kind, timeout=BEGUN_WITHIN_S)
@@ -121,7 +121,7 @@ async def test_the_deadline(wire: Wire, kind: str) -> None:
 
 
 async def test_unread_answers_do_not_stop_the_deadline(wire: Wire) -> None:
-    """What the server has ended in time fails at the deadline all the same, if its answers are not read by then."""
+    """A call that the server ended in time still fails at the deadline if its answers are not read by then."""
 
     async def two(request: bytes, context: Any) -> AsyncIterator[bytes]:
         yield b"1"
@@ -136,9 +136,9 @@ async def test_unread_answers_do_not_stop_the_deadline(wire: Wire) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_handler_that_cancels_itself_says_nothing(wire: Wire, kind: str) -> None:
-    """Its caller waits until the deadline: grpc.aio takes CancelledError for its own doing and sends no status.
+    """Its caller waits until the deadline: grpc.aio takes the CancelledError for its own and sends no status.
 
-    The product suffers from it wherever it cancels tasks of handlers, and turns the error into a status there.
+    The product cancels tasks of handlers, and therefore converts the error into a status there.
     """
 
     async def one(request: Any, context: Any) -> bytes:
@@ -154,9 +154,9 @@ async def test_a_handler_that_cancels_itself_says_nothing(wire: Wire, kind: str)
 
 
 async def test_readers_of_a_cancelled_call_see_its_requests_end(wire: Wire) -> None:
-    """A handler that reads hears EOF first and its cancellation after that.
+    """A reading handler sees EOF first and its cancellation afterwards.
 
-    So a cancelled stream and a half-closed one look alike to the reader, until it awaits something else.
+    A cancelled stream and a half-closed one therefore look alike to the reader, until it awaits something else.
     """
     seen: list[object] = []
     reading, ended = asyncio.Event(), asyncio.Event()
@@ -184,7 +184,7 @@ async def test_readers_of_a_cancelled_call_see_its_requests_end(wire: Wire) -> N
 
 
 async def test_unread_requests_of_a_cancelled_call_are_lost(wire: Wire) -> None:
-    """A handler that ignores its cancellation reads EOF at once, and can neither write nor abort."""
+    """A handler that ignores its cancellation reads EOF at once and can neither write nor abort."""
     arrived, ended = asyncio.Event(), asyncio.Event()
     seen: list[object] = []
 
@@ -211,7 +211,7 @@ async def test_unread_requests_of_a_cancelled_call_are_lost(wire: Wire) -> None:
 
 
 async def test_a_request_iterator_that_raises_cancels_the_call(wire: Wire) -> None:
-    """Nobody hears of the error but grpc's log: the caller gets CancelledError, the handler is cancelled."""
+    """Only grpc's log shows the error: the caller gets CancelledError, and the handler is cancelled."""
     waiting = Waiting()
 
     async def broken() -> AsyncIterator[bytes]:
@@ -228,7 +228,7 @@ async def test_a_request_iterator_that_raises_cancels_the_call(wire: Wire) -> No
 
 
 async def test_a_request_iterator_is_left_when_the_call_ends(wire: Wire) -> None:
-    """A server that answers early ends the iteration of requests, wherever it is."""
+    """A server that answers early ends the iteration of requests at any point."""
 
     async def early(requests: Any, context: Any) -> Any:
         return await context.read()
@@ -248,7 +248,7 @@ async def test_a_request_iterator_is_left_when_the_call_ends(wire: Wire) -> None
 
 
 async def test_a_generator_of_answers_closed_early(wire: Wire) -> None:
-    """Closing the iterator of answers does not end the call; cancelling it does, and the server's generator with it."""
+    """Closing the iterator of answers does not end the call. Cancelling does, and also ends the server's generator."""
     ended = asyncio.Event()
 
     async def endless(request: bytes, context: Any) -> AsyncIterator[bytes]:
@@ -271,8 +271,8 @@ async def test_a_generator_of_answers_closed_early(wire: Wire) -> None:
 async def test_a_cancellation_is_lost_while_a_stream_fails(wire: Wire) -> None:
     """A task cancelled in its first read, at the moment its call fails, gets the failure and not CancelledError.
 
-    grpc.aio swallows the cancellation while it prepares the call. `ortoo.common.errors.status.rpc_errors` asks the task
-    whether it was cancelled, for loops that try again after failures would never end.
+    grpc.aio swallows the cancellation while it prepares the call. `ortoo.common.errors.status.rpc_errors` checks
+    whether the task was cancelled; without that, loops that retry after failures would never end.
     """
 
     async def refuses(requests: Any, context: Any) -> AsyncIterator[bytes]:
@@ -294,16 +294,16 @@ async def test_a_cancellation_is_lost_while_a_stream_fails(wire: Wire) -> None:
             return "nothing"
 
         task = background.spawn("read", read())
-        # The status is known, and the task that prepares the call has not run since: now is the moment.
+        # The status is known, and the task that prepares the call has not run since: this is the moment.
         call.add_done_callback(lambda _: task.cancel())
         assert await task == "UNAVAILABLE"
         assert told == [True]
 
 
 async def test_a_cancelled_read_of_the_server_takes_a_message_along(wire: Wire) -> None:
-    """A handler that gives up reading reads EOF from then on, though the caller goes on.
+    """A handler that abandons a read reads EOF from then on, though the caller continues to send.
 
-    So a server must not read with a timeout: it must leave the read to a task and wait for that.
+    A server must therefore not read with a timeout: it leaves the read to a task and waits for the task.
     """
     seen: list[object] = []
     written = asyncio.Event()

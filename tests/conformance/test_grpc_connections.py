@@ -1,4 +1,4 @@
-"""Connections: refused, unanswered, made anew, reset, and closed by either end while calls are open."""
+"""Connections: refused, unanswered, re-established, reset, and closed by either end while calls are open."""
 
 import asyncio
 from typing import Any
@@ -34,7 +34,7 @@ async def echo(request: bytes, context: Any) -> bytes:
 
 
 async def test_refused(wire: Wire) -> None:
-    """All kinds of calls get UNAVAILABLE, which names the address; so do writes, reads and waits for the connection."""
+    """Calls of all kinds get UNAVAILABLE with the address; so do writes, reads and waiting for the connection."""
     channel = wire.channel(NOBODY)
     assert channel.get_state() is State.IDLE
     error = await failure(channel.unary_unary(path("M"))(b""))
@@ -57,7 +57,7 @@ async def test_refused(wire: Wire) -> None:
 
 
 async def test_waiting_for_a_server_that_never_comes(wire: Wire) -> None:
-    """A call that waits until the channel is ready ends at its deadline, and so does waiting for its connection."""
+    """A call that waits until the channel is ready ends at its deadline; so does waiting for its connection."""
     channel = wire.channel(NOBODY)
     call = channel.unary_unary(path("M"))(b"", wait_for_ready=True, timeout=SHORT_S)
     assert (await failure(call)).code() is S.DEADLINE_EXCEEDED
@@ -71,7 +71,7 @@ async def test_waiting_for_a_server_that_never_comes(wire: Wire) -> None:
 
 
 async def test_no_answer_to_a_connection(wire: Wire) -> None:
-    """Calls wait as long as an attempt may take, or to their deadline if that is sooner."""
+    """Calls wait for the timeout of a connection attempt, or until their deadline if that is sooner."""
     patient, impatient = wire.channel(wire.silent_address()), wire.channel(wire.silent_address(), IMPATIENT)
     soon = patient.stream_stream(path("M"))(timeout=SHORT_S)
     assert (await failure(soon.wait_for_connection())).code() is S.DEADLINE_EXCEEDED
@@ -83,9 +83,9 @@ async def test_no_answer_to_a_connection(wire: Wire) -> None:
 
 
 async def test_a_call_cancelled_before_it_has_a_connection(wire: Wire) -> None:
-    """It ends at once. Who waits for the connection of such a stream waits for ever: grpc.aio forgets them.
+    """The call ends at once. A task that waits for the stream's connection waits forever: grpc.aio never wakes it.
 
-    So a task that waits for a connection must be cancelled together with its call.
+    A task that waits for a connection must therefore be cancelled together with its call.
     """
     channel = wire.channel(wire.silent_address())
     async with Background("test") as background:
@@ -125,7 +125,7 @@ async def test_waiting_for_a_connection_does_not_own_the_call(wire: Wire) -> Non
 
 
 async def test_a_server_that_comes_later(wire: Wire) -> None:
-    """A channel that failed tries again by itself, and calls that wait for it are answered."""
+    """A channel whose connection failed retries automatically, and the calls that wait for it are answered."""
     async with serving(wire, Echo=unary(echo)) as served:
         address = served.address
     channel = wire.channel(address, IMPATIENT)
@@ -142,7 +142,7 @@ async def test_a_server_that_comes_later(wire: Wire) -> None:
 
 
 async def test_the_states_of_a_channel(wire: Wire) -> None:
-    """IDLE until it is used or asked, READY with a connection, SHUTDOWN after its close; changes can be waited for."""
+    """IDLE until first used, READY with a connection, SHUTDOWN after its close; changes can be awaited."""
     async with serving(wire, Echo=unary(echo)) as served, Background("test") as background:
         channel = wire.channel(served.address)
         assert channel.get_state() is State.IDLE
@@ -162,9 +162,9 @@ async def test_the_states_of_a_channel(wire: Wire) -> None:
 async def test_a_reset_connection(wire: Wire) -> None:
     """Every open call is UNAVAILABLE at once and its unread answers are lost; the handlers are cancelled.
 
-    A reader of requests may see them end before that, as if its caller had nothing more to say: a server of grpc.aio
-    learns of the end and of the cancellation at once, and on a busy machine the latter overtakes. The next call
-    connects anew.
+    A handler may first read the end of its requests, as if the caller had half-closed. A server of grpc.aio sees the
+    end and the cancellation at once, and on a busy machine the end may be delivered first. The next call opens a new
+    connection.
     """
     waiting = Waiting()
     async with serving(wire, **waiting_handlers(waiting)) as served:
@@ -186,7 +186,7 @@ async def test_a_reset_connection(wire: Wire) -> None:
 
 
 async def test_a_killed_server(wire: Wire) -> None:
-    """What it said is read, then its calls are UNAVAILABLE, and new ones are refused."""
+    """Answers that it sent are read, then its calls are UNAVAILABLE, and new ones are refused."""
     server = await wire.doomed()
     channel = wire.channel(server.address)
     call = channel.stream_stream(path("Stream"))()
@@ -202,7 +202,7 @@ async def test_a_killed_server(wire: Wire) -> None:
 
 
 async def test_a_reset_under_a_blocked_writer(wire: Wire) -> None:
-    """The writer is told INTERNAL or that the call is over, not UNAVAILABLE; INTERNAL may stay the status."""
+    """The writer gets INTERNAL or an error for an ended call, not UNAVAILABLE; INTERNAL may stay the status."""
 
     async def deaf(requests: Any, context: Any) -> None:
         await context.send_initial_metadata(())

@@ -1,4 +1,4 @@
-"""How calls end otherwise: cancelled by either side, at a deadline, aborted, with an error, or never."""
+"""Other ends of calls: cancelled by either side, at a deadline, aborted, with an error, or never."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ S = grpc.StatusCode
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_aborted(wire: Wire, kind: str) -> None:
-    """Code, details and metadata of the abort arrive; what the handler does after it is not heard."""
+    """Code, details and metadata of the abort arrive; later actions of the handler have no effect."""
     metadata = (("reason", "first"), ("reason", "second"), ("failure-bin", b"\0\1"))
     after: list[str] = []
 
@@ -62,7 +62,7 @@ async def test_aborted(wire: Wire, kind: str) -> None:
 
 
 async def test_aborted_after_answers(wire: Wire) -> None:
-    """Answers before the abort are read first, by reads and by iteration; then it is raised, again and again."""
+    """Answers sent before the abort are read first, by reads and by iteration; then each read raises the abort."""
 
     async def two(request: bytes, context: Any) -> AsyncIterator[bytes]:
         yield b"1"
@@ -80,7 +80,10 @@ async def test_aborted_after_answers(wire: Wire) -> None:
 
 
 async def test_a_status_set_by_hand(wire: Wire) -> None:
-    """A handler that sets a code and returns fails with it; its answer is dropped, its metadata and details come."""
+    """A call whose handler sets a code and returns fails with it.
+
+    Its answer is dropped, metadata and details arrive.
+    """
 
     async def sets(request: bytes, context: Any) -> bytes:
         context.set_code(S.OUT_OF_RANGE)
@@ -97,7 +100,7 @@ async def test_a_status_set_by_hand(wire: Wire) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_handler_that_raises(wire: Wire, kind: str) -> None:
-    """The caller gets UNKNOWN with the error's type and words."""
+    """The caller gets UNKNOWN with the error's type and message."""
 
     async def one(request: Any, context: Any) -> bytes:
         raise ValueError("a defect")
@@ -112,7 +115,7 @@ async def test_a_handler_that_raises(wire: Wire, kind: str) -> None:
 
 
 async def test_a_handler_that_raises_after_it_set_a_code(wire: Wire) -> None:
-    """The code that was set counts, with the words of the error."""
+    """The caller gets the code that was set, with the message of the error."""
 
     async def sets(request: bytes, context: Any) -> bytes:
         context.set_code(S.DATA_LOSS)
@@ -125,7 +128,7 @@ async def test_a_handler_that_raises_after_it_set_a_code(wire: Wire) -> None:
 
 
 async def test_an_abort_with_ok_says_nothing(wire: Wire) -> None:
-    """It is a mistake of the handler, of which only the server's log tells; the caller waits until the deadline."""
+    """It is a bug of the handler that only the server's log shows; the caller waits until the deadline."""
 
     async def aborts(request: bytes, context: Any) -> None:
         await context.abort(S.OK, "fine")
@@ -135,7 +138,7 @@ async def test_an_abort_with_ok_says_nothing(wire: Wire) -> None:
 
 
 async def test_writes_of_the_server_after_its_status(wire: Wire) -> None:
-    """What a task of a handler does after the handler has ended is refused as misuse."""
+    """A write by a handler's task after the handler has ended is refused as misuse."""
     late: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async with Background("test") as background:
@@ -162,7 +165,7 @@ async def test_writes_of_the_server_after_its_status(wire: Wire) -> None:
 
 
 async def test_a_second_read_beside_one_that_waits(wire: Wire) -> None:
-    """It sees the end where there is none: the core takes one read at a time, and grpc.aio makes EOF of its refusal."""
+    """The second read returns EOF too early: the core refuses a parallel read, and grpc.aio turns that into EOF."""
     go_on = asyncio.Event()
 
     async def late(requests: Any, context: Any) -> AsyncIterator[bytes]:
@@ -176,7 +179,7 @@ async def test_a_second_read_beside_one_that_waits(wire: Wire) -> None:
         first = background.spawn("first", call.read())
         assert await waits(first)
         second = background.spawn("second", call.read())
-        assert await waits(second), "it waits for the status of a call that goes on"
+        assert await waits(second), "it waits for the status of an open call"
         go_on.set()
         assert await first == b"1"
         assert await second is EOF

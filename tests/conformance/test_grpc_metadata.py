@@ -1,4 +1,4 @@
-"""What goes along with messages: metadata, what both ends know of a call, serializers and callers' interceptors."""
+"""Metadata, the properties of a call at both ends, serializers, and interceptors of callers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ async def echo(request: bytes, context: Any) -> bytes:
 
 
 async def test_metadata_of_the_request(wire: Wire) -> None:
-    """Keys that come twice keep their order, those with -bin are bytes of any value; the handler sees them all."""
+    """Repeated keys keep their order, and -bin keys carry arbitrary bytes; the handler sees all of them."""
     sent = (("k", "v1"), ("k", "v2"), ("bytes-bin", b"\0\xff\r\n"), ("empty", ""))
 
     async def seen(request: bytes, context: Any) -> bytes:
@@ -47,14 +47,14 @@ async def test_metadata_of_the_request(wire: Wire) -> None:
     ],
 )
 async def test_metadata_that_cannot_be_sent(wire: Wire, metadata: Any, error: type[Exception]) -> None:
-    """Bytes and text in the wrong place are TypeErrors; signs that HTTP/2 does not take fail the call's batch."""
+    """Bytes and text in the wrong place are TypeErrors; characters that HTTP/2 does not allow fail the call's batch."""
     async with serving(wire, Echo=unary(echo)) as served:
         with pytest.raises(error):
             await served.call("Echo", metadata=metadata)
 
 
 async def test_metadata_of_the_answer(wire: Wire) -> None:
-    """The first ones come before any message, the trailing ones with the status; sending the first twice is refused."""
+    """Initial metadata arrives before any message, trailing metadata with the status; it cannot be sent twice."""
     go_on = asyncio.Event()
 
     async def both_kinds(requests: Any, context: Any) -> AsyncIterator[bytes]:
@@ -75,7 +75,7 @@ async def test_metadata_of_the_answer(wire: Wire) -> None:
 
 
 async def test_without_metadata_there_is_none(wire: Wire) -> None:
-    """Both kinds are empty of a call whose server set none."""
+    """Both kinds are empty if the server set none."""
     async with serving(wire, Echo=unary(echo)) as served:
         call = served.call("Echo")
         assert len(await call.initial_metadata()) == 0
@@ -83,7 +83,7 @@ async def test_without_metadata_there_is_none(wire: Wire) -> None:
 
 
 async def test_what_a_handler_knows_of_its_call(wire: Wire) -> None:
-    """The peer is an address, the time that remains is that of the caller's deadline, and nothing is decided yet."""
+    """The peer is an address, the remaining time follows the caller's deadline, and no status is set yet."""
     known: dict[str, Any] = {}
 
     async def knows(request: bytes, context: Any) -> bytes:
@@ -118,7 +118,7 @@ async def test_what_a_handler_knows_of_its_call(wire: Wire) -> None:
 
 
 async def test_what_a_caller_knows_of_its_call(wire: Wire) -> None:
-    """The time that remains falls from the timeout to 0 and is None without one."""
+    """The remaining time falls from the timeout to 0; without a timeout it is None."""
     async with serving(wire, Echo=unary(echo)) as served:
         call = served.call("Echo", timeout=30)
         assert 20 < call.time_remaining() <= 30
@@ -129,7 +129,7 @@ async def test_what_a_caller_knows_of_its_call(wire: Wire) -> None:
 
 
 async def test_done_callbacks(wire: Wire) -> None:
-    """Both ends call them with what they got or gave, once; the caller's at once when the call is over."""
+    """Both ends call them once, with the call; the caller's run as soon as the call has ended."""
     told: list[tuple[str, bool]] = []
     ended = asyncio.Event()
 
@@ -149,7 +149,7 @@ async def test_done_callbacks(wire: Wire) -> None:
 
 
 async def test_serializers_stand_between_messages_and_bytes(wire: Wire) -> None:
-    """What travels is what the caller's serializer made; the handler's side has its own."""
+    """The bytes sent are those of the caller's serializer; the handler's side uses its own."""
 
     async def add(numbers: list[int], context: Any) -> int:
         return sum(numbers)
@@ -167,9 +167,9 @@ async def test_serializers_stand_between_messages_and_bytes(wire: Wire) -> None:
 
 
 async def test_a_serializer_that_fails_gives_nothing(wire: Wire) -> None:
-    """grpc.aio logs it and goes on with no message: an empty request goes out, None comes from the answer.
+    """grpc.aio logs it and continues without a message: an empty request is sent, an answer becomes None.
 
-    That is its habit and no help: a caller who must know checks before.
+    A caller that must detect the error has to check before it sends.
     """
 
     def broken(_: Any) -> Any:
@@ -181,7 +181,7 @@ async def test_a_serializer_that_fails_gives_nothing(wire: Wire) -> None:
 
 
 async def test_a_deserializer_of_the_server_that_fails_is_an_unknown_error(wire: Wire) -> None:
-    """The handler is not called, and the caller hears what was raised."""
+    """The handler is not called, and the caller gets the error that was raised."""
 
     def broken(_: Any) -> Any:
         raise ValueError("cannot")
@@ -194,7 +194,7 @@ async def test_a_deserializer_of_the_server_that_fails_is_an_unknown_error(wire:
 
 
 async def test_interceptors_of_the_client(wire: Wire) -> None:
-    """They see the method and the timeout, and may change metadata; the deadline is theirs as well."""
+    """They see the method and the timeout and may change metadata; the deadline covers their time as well."""
     seen: list[tuple[Any, Any]] = []
 
     class Adding(grpc.aio.UnaryUnaryClientInterceptor):

@@ -1,4 +1,4 @@
-"""What a server does around its handlers: interceptors, unknown methods, limits, and the standard services."""
+"""Servers around their handlers: interceptors, unknown methods, limits, and the standard services."""
 
 import asyncio
 import contextvars
@@ -23,7 +23,7 @@ async def echo(request: bytes, context: Any) -> bytes:
 
 
 class Noting(grpc.aio.ServerInterceptor):
-    """Notes what it sees, and wraps unary handlers."""
+    """Records the calls that it sees, and wraps unary handlers."""
 
     def __init__(self, name: str, noted: list[str]) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class Noting(grpc.aio.ServerInterceptor):
 
 
 async def test_interceptors_stand_in_their_order(wire: Wire) -> None:
-    """The first is the outermost; all see the method and the metadata, also of a method that nobody answers."""
+    """The first is the outermost; all of them see method and metadata, also of methods without a handler."""
     noted: list[str] = []
     interceptors = (Noting("outer", noted), Noting("inner", noted))
     async with serving(wire, interceptors=interceptors, Echo=unary(echo)) as served:
@@ -71,7 +71,7 @@ async def test_interceptors_stand_in_their_order(wire: Wire) -> None:
 
 
 async def test_an_interceptor_that_raises(wire: Wire) -> None:
-    """It is answered like a handler that does."""
+    """The call ends as if the handler had raised."""
 
     class Raising(grpc.aio.ServerInterceptor):
         async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
@@ -93,7 +93,7 @@ async def test_an_unknown_method(wire: Wire, kind: str) -> None:
 
 
 async def test_methods_that_a_servicer_does_not_have(wire: Wire) -> None:
-    """Those of a generated base class are plain functions that set UNIMPLEMENTED and raise."""
+    """Methods of a generated base class are plain functions that set UNIMPLEMENTED and raise."""
     server = wire.server((), (), None)
     health_pb2_grpc.add_HealthServicer_to_server(health_pb2_grpc.HealthServicer(), server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -107,7 +107,7 @@ async def test_methods_that_a_servicer_does_not_have(wire: Wire) -> None:
 
 
 async def test_registered_handlers_win(wire: Wire) -> None:
-    """A method that is registered by name is answered by that, whatever generic handlers there are; the last wins."""
+    """A method registered by name takes precedence over generic handlers; the last registration wins."""
     async with serving(wire, Echo=unary(echo)) as served:
         server = wire.server((), (), None)
 
@@ -132,7 +132,7 @@ async def test_registered_handlers_win(wire: Wire) -> None:
 
 
 async def test_callers_and_handlers_of_different_kinds(wire: Wire) -> None:
-    """What a caller takes for a stream may be one answer, and the other way round, as far as the messages allow it."""
+    """A stream may be read as a single answer and vice versa, as far as the messages allow it."""
 
     async def three(request: bytes, context: Any) -> AsyncIterator[bytes]:
         for number in range(3):
@@ -149,7 +149,7 @@ async def test_callers_and_handlers_of_different_kinds(wire: Wire) -> None:
 
 
 async def test_more_calls_than_a_server_takes(wire: Wire) -> None:
-    """The one too many is RESOURCE_EXHAUSTED, an unknown method still UNIMPLEMENTED; later there is room again."""
+    """The excess call is RESOURCE_EXHAUSTED, an unknown method still UNIMPLEMENTED; later calls are accepted again."""
     go_on = asyncio.Event()
     called: list[int] = []
 
@@ -175,14 +175,14 @@ async def test_more_calls_than_a_server_takes(wire: Wire) -> None:
 
 
 async def test_many_calls_at_once(wire: Wire) -> None:
-    """Hundreds of calls on one connection are each answered with their own answer."""
+    """Each of hundreds of calls on one connection gets its own answer."""
     async with serving(wire, Echo=unary(echo)) as served:
         calls = [served.call("Echo", b"%d" % number) for number in range(400)]
         assert [int(await call) for call in calls] == list(range(400))
 
 
 async def test_handlers_run_in_the_context_of_their_server(wire: Wire) -> None:
-    """Context variables are those of the task that started the server, and what a handler sets, no other sees."""
+    """Context variables have the values of the task that started the server; changes stay within a handler."""
 
     async def here(request: bytes, context: Any) -> bytes:
         before = HERE.get()
@@ -197,7 +197,7 @@ async def test_handlers_run_in_the_context_of_their_server(wire: Wire) -> None:
 
 
 async def test_health(wire: Wire) -> None:
-    """The standard health service answers and is watched; a cancelled watch leaves nothing."""
+    """The standard health service answers and can be watched; a cancelled watch leaves nothing behind."""
     server = wire.server((), (), None)
     health = HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
@@ -219,7 +219,7 @@ async def test_health(wire: Wire) -> None:
 
 
 async def test_reflection(wire: Wire) -> None:
-    """The standard reflection service takes the server for one of grpc.aio's, and lists what is served."""
+    """The standard reflection service accepts the server as one of grpc.aio's, and lists the services."""
     server = wire.server((), (), None)
     reflection.enable_server_reflection((SERVICE, reflection.SERVICE_NAME), server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -236,7 +236,7 @@ async def test_reflection(wire: Wire) -> None:
 
 
 async def test_a_callback_that_raises_harms_nobody(wire: Wire) -> None:
-    """It is logged, and the call has its answer."""
+    """The error is logged, and the call gets its answer."""
 
     async def tells(request: bytes, context: Any) -> bytes:
         def broken(_: Any) -> None:

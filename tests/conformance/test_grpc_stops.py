@@ -30,7 +30,7 @@ async def echo(request: bytes, context: Any) -> bytes:
 
 
 async def test_a_channel_closed_under_open_calls(wire: Wire) -> None:
-    """They are cancelled, as by their callers, and so are the handlers."""
+    """They are cancelled as if by their callers, and so are the handlers."""
     waiting = Waiting()
     async with serving(wire, **waiting_handlers(waiting)) as served:
         calls = await opened(served, waiting)
@@ -42,7 +42,7 @@ async def test_a_channel_closed_under_open_calls(wire: Wire) -> None:
 
 
 async def test_a_channel_closed_with_grace(wire: Wire) -> None:
-    """New calls are refused at once; one that ends in time has its answer, the others are cancelled then."""
+    """New calls are refused at once; calls that end within the grace get their answers, the others are cancelled."""
     waiting = Waiting()
     go_on = asyncio.Event()
 
@@ -85,7 +85,7 @@ async def test_a_server_stopped_at_once(wire: Wire) -> None:
 
 
 async def test_a_server_stopped_with_grace(wire: Wire) -> None:
-    """New calls are refused at once; open ones go on, with writes and reads, until the grace is over or cut short."""
+    """New calls are refused at once; open calls continue to write and read until the grace expires or is cut short."""
     waiting = Waiting()
 
     async def echo_all(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
@@ -115,7 +115,7 @@ async def test_a_server_stopped_with_grace(wire: Wire) -> None:
 
 
 async def test_a_stop_ends_with_the_last_call(wire: Wire) -> None:
-    """The grace is no sleep; and `wait_for_termination` tells whether the time was over before."""
+    """A stop does not wait for the whole grace; `wait_for_termination` returns whether it timed out."""
     called, go_on = asyncio.Event(), asyncio.Event()
 
     async def late(request: bytes, context: Any) -> bytes:
@@ -136,9 +136,10 @@ async def test_a_stop_ends_with_the_last_call(wire: Wire) -> None:
 
 
 async def test_a_stop_does_not_wait_for_stubborn_handlers(wire: Wire) -> None:
-    """A handler that goes on after its cancellation outlives the stop, whatever grpc.aio's documentation says.
+    """A handler that continues after its cancellation outlives the stop, contrary to grpc.aio's documentation.
 
-    So what handlers use must not be closed right after a stop, unless somebody else waits for them.
+    Resources of handlers must therefore not be closed right after a stop, unless the stopping code waits for the
+    handlers.
     """
     called, cancelled, go_on, ended = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -164,7 +165,7 @@ async def test_a_stop_does_not_wait_for_stubborn_handlers(wire: Wire) -> None:
 
 
 async def test_a_port_that_is_taken(wire: Wire) -> None:
-    """Binding it again is a RuntimeError, until the server that has it has stopped."""
+    """Binding it again is a RuntimeError until the server that holds it has stopped."""
     alone = (("grpc.so_reuseport", 0),)
     first, second = wire.server((), alone, None), wire.server((), alone, None)
     port = first.add_insecure_port("127.0.0.1:0")

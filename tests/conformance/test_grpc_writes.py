@@ -1,6 +1,6 @@
 """Writing: windows that block, messages that are too large, and writes to calls that have ended.
 
-The last are where grpc.aio is roughest: a message that a call does not take any more makes the call INTERNAL.
+In the last case grpc.aio behaves worst: a message that an ended call does not take makes the call INTERNAL.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ EOF = grpc.aio.EOF
 S = grpc.StatusCode
 MESSAGE = b"x" * (128 << 10)
 HUGE = bytes(32 << 20)
-"""More than any window takes: writing it waits for a reader."""
+"""Larger than any window: writing it waits for a reader."""
 LIMIT = 100
 
 
 class Reader:
-    """A handler that reads when it is told to, and counts."""
+    """A handler that reads when it is told to, and counts messages."""
 
     def __init__(self) -> None:
         self.may_read = asyncio.Event()
@@ -48,7 +48,7 @@ class Reader:
 
 
 class Writer:
-    """Writes as long as the call takes it."""
+    """Writes until the call refuses."""
 
     def __init__(self, call: Any) -> None:
         self.call = call
@@ -61,7 +61,7 @@ class Writer:
 
 
 async def stands_still(writer: Writer, task: "asyncio.Task[Any]") -> None:
-    """Wait until it has written all that is taken."""
+    """Wait until the writer has written all that fits."""
     before = -1
     while writer.count != before:
         before = writer.count
@@ -69,7 +69,7 @@ async def stands_still(writer: Writer, task: "asyncio.Task[Any]") -> None:
 
 
 async def blocked(background: Background, call: Any) -> "asyncio.Task[BaseException | None]":
-    """A task that writes to the call and waits for somebody to read; its result is what the write raises."""
+    """A task that writes to the call and waits for a reader; its result is the error of the write."""
 
     async def write() -> BaseException | None:
         try:
@@ -85,7 +85,7 @@ async def blocked(background: Background, call: Any) -> "asyncio.Task[BaseExcept
 
 
 async def refusal(call: Any) -> str:
-    """How a writer that writes on and on is told that its call has ended."""
+    """The error that a permanent writer gets when its call has ended."""
     try:
         await Writer(call).write_on()
     except grpc.aio.AioRpcError as error:
@@ -95,13 +95,16 @@ async def refusal(call: Any) -> str:
 
 
 REFUSALS = {"sockets": ("INTERNAL", "finished"), "memory": ("INTERNAL",)}
-"""By the wire. On sockets it depends on whether the end comes under a write or between two; blocked ones are under."""
+"""By transport.
+
+On sockets it depends on whether the call ends during a write or between two; a blocked writer is in a write.
+"""
 
 
 async def test_a_full_window_blocks_the_writer(wire: Wire) -> None:
-    """A caller cannot write without end to a handler that does not read; it goes on when the handler reads.
+    """A caller is blocked while the handler does not read, and continues when the handler reads.
 
-    How much fits differs: on sockets the core lets the window grow with the line, in memory it is 64 KiB.
+    The number of bytes that fit differs: on sockets the core grows the window with the line, in memory it is 64 KiB.
     """
     reader = Reader()
     async with serving(wire, Read=requesting(reader.read_all)) as served, Background("test") as background:
@@ -116,7 +119,7 @@ async def test_a_full_window_blocks_the_writer(wire: Wire) -> None:
 
 
 async def test_a_full_window_blocks_the_handler(wire: Wire) -> None:
-    """A handler cannot write without end to a caller that does not read; nothing is lost when that reads on."""
+    """A handler is blocked while the caller does not read; nothing is lost when the caller resumes."""
     writers: list[Writer] = []
 
     async def writes(request: bytes, context: Any) -> None:
@@ -139,7 +142,7 @@ async def _for_ever() -> None:
 
 
 async def test_one_blocked_stream_does_not_block_another(wire: Wire) -> None:
-    """Windows belong to calls: beside a full one, others on the same connection go on."""
+    """Windows belong to calls: other calls on the same connection continue beside a blocked one."""
     reader = Reader()
 
     async def echo(request: bytes, context: Any) -> bytes:
@@ -157,7 +160,7 @@ async def test_one_blocked_stream_does_not_block_another(wire: Wire) -> None:
 
 
 async def test_a_cancelled_writer_cancels_its_call(wire: Wire) -> None:
-    """Cancelling a task that is blocked in a write gives its call the status CANCELLED."""
+    """Cancelling a task that is blocked in a write ends its call with CANCELLED."""
     reader = Reader()
     async with serving(wire, Read=requesting(reader.read_all)) as served, Background("test") as background:
         call = served.requests("Read")
@@ -181,7 +184,7 @@ async def test_cancelling_a_call_under_a_blocked_writer(wire: Wire) -> None:
 
 
 async def test_a_deadline_under_a_blocked_writer(wire: Wire) -> None:
-    """The writer is never told DEADLINE_EXCEEDED; INTERNAL may even stay the status of the call."""
+    """The writer never gets DEADLINE_EXCEEDED; INTERNAL may even stay the status of the call."""
     reader = Reader()
     async with serving(wire, Read=conversing(reader.read_all)) as served:
         call = served.both("Read", timeout=0.3)
@@ -190,7 +193,7 @@ async def test_a_deadline_under_a_blocked_writer(wire: Wire) -> None:
 
 
 async def test_an_end_under_a_blocked_writer(wire: Wire) -> None:
-    """The writer is never told the status that its server ended the call with."""
+    """The writer never gets the status with which the server ended the call."""
     go_on = asyncio.Event()
 
     async def aborts(requests: Any, context: Any) -> None:
@@ -209,9 +212,11 @@ async def test_an_end_under_a_blocked_writer(wire: Wire) -> None:
 
 
 async def test_a_write_after_the_end_with_unread_answers_loses_them(wire: Wire) -> None:
-    """The status is not known yet, so the write is tried, fails, and makes the call INTERNAL; reads then raise that.
+    """The status is not known yet, so the write is attempted and fails.
 
-    Who reads by iteration still gets the answers, and the server's own status at their end.
+    The call becomes INTERNAL, and reads raise that.
+
+    A caller that reads by iteration still gets the answers, and then the server's own status.
     """
     ended = asyncio.Event()
 
@@ -226,7 +231,7 @@ async def test_a_write_after_the_end_with_unread_answers_loses_them(wire: Wire) 
             await call.initial_metadata()
             await ended.wait()
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                while True:  # until the server's word is here; it is on its way
+                while True:  # until the server's status has arrived
                     await call.write(b"")
             assert caught.value.code() is S.INTERNAL
             if iterates:
@@ -252,7 +257,7 @@ async def test_a_write_after_the_end(wire: Wire) -> None:
 
 
 async def test_a_write_after_done_writing(wire: Wire) -> None:
-    """It is refused, and the call goes on."""
+    """The write is refused, and the call stays open."""
     reader = Reader()
     reader.may_read.set()
     async with serving(wire, Read=requesting(reader.read_all)) as served:
@@ -265,7 +270,7 @@ async def test_a_write_after_done_writing(wire: Wire) -> None:
 
 
 async def test_a_blocked_handler_whose_caller_goes_away(wire: Wire) -> None:
-    """Its write fails, or it is cancelled, whichever comes first; in memory the write fails."""
+    """Its write fails or it is cancelled, whichever comes first; in memory the write fails."""
     writing = asyncio.Event()
     ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
@@ -288,7 +293,7 @@ async def test_a_blocked_handler_whose_caller_goes_away(wire: Wire) -> None:
 
 
 class Sized:
-    """Handlers that take and give messages of any size, and note how they end."""
+    """Handlers that take and send messages of any size, and record how they end."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -318,7 +323,7 @@ class Sized:
     ],
 )
 async def test_a_message_that_is_too_large(wire: Wire, side: str, verb: str, option: str) -> None:
-    """At each of the four places the limit itself passes; one byte more is RESOURCE_EXHAUSTED with both figures."""
+    """At each of the four places a message of the limit passes; one byte more is RESOURCE_EXHAUSTED with both sizes."""
     limits = {side: ((option, LIMIT),)}
     sized = Sized()
     async with serving(
@@ -337,7 +342,7 @@ async def test_a_message_that_is_too_large(wire: Wire, side: str, verb: str, opt
         await call.write(b"x" * LIMIT)
         assert len(await call.read()) == LIMIT
         if (side, verb) == ("CLIENT", "Sent"):
-            # The write itself fails in its own way, and after it the status is known.
+            # The write fails with its own error; afterwards the status is known.
             assert (await failure(call.write(b"x" * (LIMIT + 1)))).code() is S.INTERNAL
             async for _ in turns():
                 if await call.code() is S.RESOURCE_EXHAUSTED:
@@ -351,7 +356,7 @@ async def test_a_message_that_is_too_large(wire: Wire, side: str, verb: str, opt
 
 
 async def test_the_limit_that_nobody_set(wire: Wire) -> None:
-    """Answers of more than 4 MiB are refused by callers without options, and nothing is refused when it is sent."""
+    """Callers without options refuse answers of more than 4 MiB; sending is not limited."""
 
     async def gives(request: bytes, context: Any) -> bytes:
         return b"x" * int(request)

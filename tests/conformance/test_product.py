@@ -1,4 +1,4 @@
-"""The product itself on both transports: a cluster in one loop, sent to and received from in every way."""
+"""The product on both transports: a cluster in one event loop, with every way to send and receive."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ TOPIC, GROUP = Resource(name="t"), Resource(name="rocketmq")
 
 @pytest.fixture
 async def cluster(wire: Wire, tmp_path: Path) -> AsyncIterator[Cluster]:
-    """One of each role with the topic t, on this wire."""
+    """One process of each role with the topic t, on this transport."""
     with using_transport(wire.transport):
         async with open_cluster(tmp_path) as opened:
             await opened.create_topic("t")
@@ -33,13 +33,13 @@ async def cluster(wire: Wire, tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def send(mq: Client) -> None:
-    """Send them all."""
+    """Send all messages."""
     async with mq.producer("t") as producer:
         await (await producer.send_many([Message(body) for body in sorted(BODIES)]))
 
 
 async def test_pushed_messages(wire: Wire, cluster: Cluster) -> None:
-    """A thousand messages of the native producer are pushed to a consumer, each once, and acknowledged."""
+    """A thousand messages of the native producer are pushed to a consumer and acknowledged, each once."""
     with using_transport(wire.transport):
         async with asyncio.timeout(60), connect(cluster.address) as mq:
             await send(mq)

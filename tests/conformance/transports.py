@@ -1,4 +1,4 @@
-"""The two that the cases run on: real sockets, whose connections go through a relay, and memory."""
+"""The two transports of the cases: real sockets, whose connections go through a relay, and memory."""
 
 import asyncio
 import contextlib
@@ -119,13 +119,13 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def one_answer(requests: Any, context: Any) -> AsyncIterator[bytes]:
-    """The handler of servers that will be killed."""
+    """The handler of servers that are killed later."""
     yield b"first"
     await asyncio.get_running_loop().create_future()
 
 
 async def serve_one_answer(server: grpc.aio.Server) -> int:
-    """Start such a server; its port."""
+    """Start such a server and return its port."""
     server.add_generic_rpc_handlers((Methods({"Stream": conversing(one_answer)}),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -1,4 +1,4 @@
-"""The same handlers and callers on real sockets and in memory: what the cases of this folder are written against."""
+"""The same handlers and callers on real sockets and in memory; the cases of this folder use this interface."""
 
 import asyncio
 import contextlib
@@ -15,17 +15,17 @@ T = TypeVar("T")
 
 SERVICE = "conformance.Service"
 KINDS = ("call", "answers", "requests", "both")
-"""The four ways to call, which are methods of `Served`."""
+"""The four kinds of calls, which are methods of `Served`."""
 BLOCKED_S = 0.1
-"""How long something may take that is said to wait. That it happens later is seen by what happens then."""
+"""How long an operation is watched before it counts as waiting. Later steps of the test prove that it completes."""
 
 
 class Wire(Protocol):
-    """One of the two."""
+    """One of the two transports."""
 
     name: str
     transport: Transport
-    """For what makes its channels and servers itself."""
+    """For code that makes its own channels and servers."""
 
     def server(
         self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options, calls_max: int | None
@@ -35,38 +35,38 @@ class Wire(Protocol):
     def channel(
         self, address: str, options: Options = (), interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
     ) -> Any:
-        """A channel; without serializers its calls take and give bytes, which the types of grpc.aio do not know."""
+        """A channel; without serializers its calls take and return bytes, which grpc.aio's types do not express."""
 
     async def way_to(self, address: str) -> "Way":
-        """A way to the server that can be broken."""
+        """A breakable connection to the server."""
 
     def silent_address(self) -> str:
-        """Where connections are neither taken nor refused."""
+        """An address where connections are neither accepted nor refused."""
 
     async def doomed(self) -> "Doomed":
         """A server in a process of its own, which answers Stream once and then waits."""
 
     async def close(self) -> None:
-        """Leave nothing behind."""
+        """Release all resources."""
 
 
 class Way(Protocol):
-    """A way to a server."""
+    """A breakable connection to a server."""
 
     @property
     def address(self) -> str:
-        """For channels."""
+        """The address for channels."""
 
     def reset(self) -> None:
-        """Break all connections; new ones may be made."""
+        """Break all connections; new ones may be opened."""
 
 
 class Doomed(Protocol):
-    """A server that will be killed."""
+    """A server that is killed later."""
 
     @property
     def address(self) -> str:
-        """For channels."""
+        """The address for channels."""
 
     def kill(self) -> None:
         """Kill its process."""
@@ -104,7 +104,7 @@ def path(method: str) -> str:
 
 
 class Methods(grpc.GenericRpcHandler):
-    """Handlers by name, of messages that are bytes."""
+    """Handlers by name; their messages are bytes."""
 
     def __init__(self, handlers: Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]) -> None:
         self._handlers = {path(name): handler for name, handler in handlers.items()}
@@ -158,7 +158,7 @@ async def serving(
 
 
 async def failure(awaited: Awaitable[object]) -> grpc.aio.AioRpcError:
-    """The status that a call ends with."""
+    """The status that a call fails with."""
     try:
         answer = await awaited
     except grpc.aio.AioRpcError as error:
@@ -167,13 +167,13 @@ async def failure(awaited: Awaitable[object]) -> grpc.aio.AioRpcError:
 
 
 async def waits(task: "asyncio.Task[Any]") -> bool:
-    """Whether a task has still not ended after a while."""
+    """Whether a task has not ended after `BLOCKED_S`."""
     done, _ = await asyncio.wait({task}, timeout=BLOCKED_S)
     return not done
 
 
 async def turns() -> AsyncIterator[None]:
-    """One turn after another for whoever waits for something that nobody tells."""
+    """Yield to the event loop once an iteration, to wait for a condition without a notification."""
     loop = asyncio.get_running_loop()
     while True:
         turned = loop.create_future()
@@ -183,17 +183,17 @@ async def turns() -> AsyncIterator[None]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that nobody tells."""
+    """Wait for a condition that has no notification."""
     async for _ in turns():
         if condition():
             return
 
 
 def begun(served: Served, kind: str, **options: Any) -> Any:
-    """A call of this kind, to a method of the same name."""
+    """Start a call of this kind, to a method of the same name."""
     return getattr(served, kind)(kind, **options)
 
 
 async def result_of(call: Any, kind: str) -> Any:
-    """What its caller waits for."""
+    """The result that its caller waits for."""
     return await call if kind in ("call", "requests") else await call.read()

@@ -1,4 +1,4 @@
-"""A store in memory with delayed messages and transactions at work, which can lose its power at any moment."""
+"""A store in memory with running delayed messages and transactions, whose power can be cut at any moment."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,14 +21,14 @@ from tests.contract.one_store import QUEUES, TOPIC, OneStore
 
 @dataclass(slots=True)
 class DeferredStore(OneStore):
-    """An open store and what works on it."""
+    """An open store and the tasks that work on it."""
 
     delays: Delays = field(init=False)
     transactions: Transactions = field(init=False)
     _background: Background | None = None
 
     async def open(self) -> Store:
-        """Open it and start everything; what ran on the store before is gone with its process."""
+        """Open it and start all tasks; earlier tasks on the store ended with its process."""
         await self.halt()
         store = await OneStore.open(self)
         self._background = background = await Background("deferred").__aenter__()
@@ -41,13 +41,13 @@ class DeferredStore(OneStore):
         return store
 
     async def halt(self) -> None:
-        """Stop what works on the store, as it is."""
+        """Stop the tasks on the store at once."""
         background, self._background = self._background, None
         if background is not None:
             await background.__aexit__(None, None, None)
 
     async def visible(self) -> list[tuple[bytes, int]]:
-        """Bodies in all queues, each with the time it was stored."""
+        """Bodies in all queues, each with its storage time."""
         found = []
         for queue_id in range(QUEUES):
             offset = self.store.describe_queues(TOPIC)[queue_id].begin_offset
@@ -58,15 +58,15 @@ class DeferredStore(OneStore):
 
 
 Said = list[tuple[int, str, bytes]]
-"""What was acknowledged: after how many operations of the disk, what it was, and of which message."""
+"""Acknowledged operations: the number of disk operations before each, its name, and its message."""
 
 
 async def power_cuts(
     workload: Callable[[DeferredStore, Callable[[str, bytes], None]], Awaitable[None]], *, points: int
 ) -> AsyncIterator[tuple[set[tuple[str, bytes]], Counter[bytes], DeferredStore]]:
-    """Run a workload once, then cut the power at so many points of it, wherever the disk was; open what is left.
+    """Run a workload once, then cut the power at this number of its points, and open the remaining store.
 
-    Of each: what was acknowledged before, how often each body is visible after some time, and the store.
+    Returns for each the earlier acknowledgements, the number of times that each body is later visible, and the store.
     """
     memory = MemoryDisk(record=True)
     one = DeferredStore(disk=FaultyDisk(memory))

@@ -1,4 +1,4 @@
-"""A store with one topic on a disk in memory, and what its tests do with it again and again."""
+"""A store with one topic on a disk in memory, and common operations of its tests."""
 
 from dataclasses import dataclass, field
 
@@ -33,7 +33,7 @@ class OneStore:
     store: Store = field(init=False)
 
     async def open(self) -> Store:
-        """Open it; the topic is there."""
+        """Open it; the topic exists."""
         self.store = await Store.open(
             FOLDER, settings=self.settings, disk=self.disk, clock=self.clock, randomness=Randomness(1)
         )  # fmt: skip
@@ -42,7 +42,7 @@ class OneStore:
         return self.store
 
     async def crash(self, seed: int, fate: Fate = USUAL_FATE) -> Store:
-        """Cut the power, and open what is left."""
+        """Cut the power, and open the remaining store."""
         before, self.disk = self.store, FaultyDisk(self.disk.crashed(Randomness(seed), fate))
         await self.open()
         await before.close()

@@ -1,4 +1,4 @@
-"""Bugs to plant into the storage engine, so that the harness that looks for bugs is itself tested."""
+"""Bugs to plant into the storage engine, to test the harness that searches for bugs."""
 
 import asyncio
 from collections import deque
@@ -34,7 +34,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def no_fsync(patch: pytest.MonkeyPatch) -> None:
-    """Acknowledge what was written but not synced."""
+    """Acknowledge data that were written but not synced."""
 
     def write(group: Group) -> None:
         for part in group.parts:
@@ -69,7 +69,7 @@ def no_folder_fsync(patch: pytest.MonkeyPatch) -> None:
 
 
 def offsets_given_twice(patch: pytest.MonkeyPatch) -> None:
-    """After a restart, go on with the last batch's offset instead of the one behind it."""
+    """After a restart, continue with the last batch's offset instead of the one after it."""
     settle = recovery.settle_ranges
 
     def settled(recovered: Recovered) -> None:
@@ -92,9 +92,9 @@ def acknowledged_before_the_flush(patch: pytest.MonkeyPatch) -> None:
 
 
 def stale_snapshot(patch: pytest.MonkeyPatch) -> None:
-    """Leave the marker of a clean stop where it is, and believe it."""
+    """Keep the marker of a clean stop, and trust it."""
 
-    def is_end_of_log(clean: CleanStop, last: Segment) -> bool:
+    def is_end_of_log(clean: CleanStop, last: Segment, log_mark: int) -> bool:
         return last.base <= clean.end_position <= last.limit
 
     patch.setattr(recovery, "is_end_of_log", is_end_of_log)
@@ -102,7 +102,7 @@ def stale_snapshot(patch: pytest.MonkeyPatch) -> None:
 
 
 def cut_too_early(patch: pytest.MonkeyPatch) -> None:
-    """Cut the log where it was last known to be durable, not at the first bad frame."""
+    """Truncate the log at its last durable mark, not at the first bad frame."""
 
     def find_cut(found: Survey, read: scan.Read, base: int, limit: int) -> int:
         return max(base, found.durable_below)
@@ -111,12 +111,12 @@ def cut_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def torn_frame_accepted(patch: pytest.MonkeyPatch) -> None:
-    """Look at headers only when searching for the end of the log."""
+    """Check only headers when searching for the end of the log."""
     patch.setattr(survey, "walk", lambda read, start, end, **_: scan.walk(read, start, end))
 
 
 def durable_below_too_high(patch: pytest.MonkeyPatch) -> None:
-    """Let a group say that it is itself durable already."""
+    """Let a write group report that it is itself already durable."""
     declare = Group.declare_durable_below
     patch.setattr(Group, "declare_durable_below", lambda group, position: declare(group, group.end_position))
 
@@ -139,7 +139,7 @@ def offsets_left_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def segments_deleted_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
-    """Count a checkpoint as there before its slices are written."""
+    """Treat a checkpoint as complete before its slices are written."""
     checkpoint = Housekeeping.checkpoint
 
     async def early(keeping: Housekeeping) -> None:
@@ -151,7 +151,7 @@ def segments_deleted_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
 
 
 def checkpoint_folded_too_late(patch: pytest.MonkeyPatch) -> None:
-    """Fold on from where the last slice was written, though the first slices are older."""
+    """Continue the fold from the position of the last slice, although the first slices are older."""
 
     def late(checkpoint_id: int, number: int, total: int, fold_from: int, as_of: int, changes: bytes) -> Slice:
         return Slice(checkpoint_id, number, total, as_of, as_of, changes)
@@ -160,12 +160,12 @@ def checkpoint_folded_too_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def beginning_not_recorded(patch: pytest.MonkeyPatch) -> None:
-    """Delete segments without saying so before."""
+    """Delete segments without recording it before."""
     patch.setattr(housekeeping, "write_log_begin", lambda disk, folder, begin: None)
 
 
 def beginning_recorded_too_late(patch: pytest.MonkeyPatch) -> None:
-    """Record where the log begins after the segments are gone."""
+    """Record the beginning of the log only after the segments are deleted."""
     removed: list[tuple[Disk, Path, LogBegin]] = []
     patch.setattr(housekeeping, "write_log_begin", lambda *record: removed.append(record))
 
@@ -195,7 +195,7 @@ def small_files_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def gaps_stored(patch: pytest.MonkeyPatch) -> None:
-    """Accept whatever sequence comes, if it was not there before."""
+    """Accept any sequence that was not stored before."""
     honest = Sequencer.decide
 
     def decide(
@@ -219,7 +219,7 @@ def carried_changes_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def page_cache_believed(patch: pytest.MonkeyPatch) -> None:
-    """At a start, take what can be read behind the last durable byte for durable."""
+    """At a start, treat readable data after the last durable byte as durable."""
     patch.setattr(recovery, "rewrite", lambda segment, position, end: None)
 
 
@@ -245,7 +245,7 @@ BUGS: dict[Plant, str] = {
     carried_changes_lost: "the state's (offsets|ids|sent_back|modes)|only one is found",
     gaps_stored: "although sequence",
 }
-"""Each bug with what the harness says about it."""
+"""Each bug with the harness's report about it."""
 
 SOONEST: dict[Plant, int] = {
     beginning_recorded_too_late: 13, checkpoint_folded_too_late: 2, durable_below_too_high: 3, stale_snapshot: 11,

@@ -1,4 +1,4 @@
-"""A store that is popped from, on a disk in memory, under a clock that moves when everybody waits."""
+"""A store for pops, on a disk in memory, with a clock that moves when all tasks wait."""
 
 import asyncio
 import dataclasses
@@ -25,7 +25,7 @@ INVISIBLE_MS = 10_000
 
 @dataclass
 class PopStore:
-    """A store, its leases, and short words for what tests do with them."""
+    """A store, its leases, and shortcuts for the operations of tests."""
 
     one: OneStore
     background: Background
@@ -34,11 +34,11 @@ class PopStore:
 
     @property
     def store(self) -> Store:
-        """The store as it is open now."""
+        """The currently open store."""
         return self.one.store
 
     async def open(self) -> None:
-        """Open leasing over the store; the dead-letter topic is there."""
+        """Open leasing over the store; the dead-letter topic exists."""
         await self.store.put_topics([TopicCopy(DEAD_LETTERS, "%DLQ%billing", 1, 1)])
         self.leasing = Leasing(self.store, self.one.clock, self.background)
 
@@ -75,20 +75,20 @@ class PopStore:
         return await self.leasing.pop(wish)
 
     def popping(self, count: int = 32, *, wait_ms: int = 60_000, **rules: Any) -> "asyncio.Task[Popped]":
-        """A pop that waits beside the test."""
+        """A pop that waits in a task."""
         return self.background.spawn("pop", self.pop(count, wait_ms=wait_ms, **rules))
 
     async def ack(self, popped: Popped) -> int:
-        """Acknowledge all of it; returns how many were refused."""
+        """Acknowledge all messages; returns the number of refused ones."""
         return len(await self.leasing.settle(TOPIC, GROUP, parts(popped), Finish()))
 
     async def give_back(self, popped: Popped, delay_ms: int = 0, *, counts: bool = True, error: str = "") -> None:
-        """Give all of it back."""
+        """Nack or release all messages."""
         how = GiveBack((delay_ms,), counts, "me", error, rules=self.rules)
         await self.leasing.settle(TOPIC, GROUP, parts(popped), how)
 
     async def dead_letters(self) -> list[Message]:
-        """What lies in the dead-letter topic."""
+        """The messages in the dead-letter topic."""
         found: list[Message] = []
         at, end = 0, self.store.queue_range(DEAD_LETTERS, 0).end_offset
         while at < end:
@@ -99,7 +99,7 @@ class PopStore:
 
 
 def parts(popped: Popped) -> list[LeasePart]:
-    """How to name what was popped."""
+    """The parts of leases for popped messages."""
     return [LeasePart(one.queue_id, one.number, tuple((offset, 1) for offset in one.offsets)) for one in popped.batches]
 
 
@@ -109,13 +109,13 @@ def texts(popped: Popped) -> list[str]:
 
 
 def attempts(popped: Popped) -> Sequence[int]:
-    """Of each message, in order."""
+    """The attempts of each message, in order."""
     return [attempt for one in popped.batches for attempt in one.attempts]
 
 
 @asynccontextmanager
 async def pop_store(clock: VirtualClock) -> AsyncIterator[PopStore]:
-    """An open one."""
+    """An open store."""
     one = OneStore(clock=clock)
     await one.open()
     async with Background("test") as background:
@@ -127,7 +127,7 @@ async def pop_store(clock: VirtualClock) -> AsyncIterator[PopStore]:
 
 
 def play(scenario: Callable[[PopStore], Awaitable[None]]) -> None:
-    """Play a scenario with virtual time."""
+    """Run a scenario with virtual time."""
     clock = VirtualClock()
 
     async def playing() -> None:

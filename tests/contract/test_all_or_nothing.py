@@ -32,7 +32,7 @@ from tests.contract.pop_store import DEAD_LETTERS, GROUP, PopStore
 MANY = 60
 RETRIES = 7
 LONG = "x" * 100
-"""So long that a few changes fill what is left of a segment."""
+"""A text long enough that a few changes fill the rest of a segment."""
 Held = list[tuple[int, int]]
 """(lease number, offset)."""
 Request = Callable[[PopStore, Held], Awaitable[object]]
@@ -44,7 +44,7 @@ async def put_topics(it: PopStore, held: Held) -> None:
 
 
 async def delete_topics(it: PopStore, held: Held) -> None:
-    """The end of many topics."""
+    """The deletion of many topics."""
     await it.store.delete_topics(one.topic_id for one in it.store.topics() if one.name.startswith("going"))
 
 
@@ -60,14 +60,14 @@ async def reset_offsets(it: PopStore, held: Held) -> None:
 
 
 async def take_locks(it: PopStore, held: Held) -> None:
-    """Locks of many owners, with the mode that goes with them."""
+    """Locks of many owners, with the mode that they set."""
     requests = [LockRequest((TOPIC, "lockers", number), f"{LONG}{number}", "session") for number in range(MANY)]
     with it.store.modes.decided([(TOPIC, "lockers")], Mode.OFFSETS) as (decided, _):
         await it.store.locks.take(requests, decided)
 
 
 async def release_locks(it: PopStore, held: Held) -> None:
-    """Locks of many owners given back."""
+    """Release of the locks of many owners."""
     await it.store.locks.release([((TOPIC, f"holder {number}", 0), "session") for number in range(MANY)])
 
 
@@ -82,17 +82,17 @@ async def finish_popped(it: PopStore, held: Held) -> None:
 
 
 async def give_back_popped(it: PopStore, held: Held) -> None:
-    """Many messages given back, each with its reason."""
+    """Nacks of many messages, each with its reason."""
     await _settle(it, held, GiveBack((5_000,), error=LONG, consumer="c", rules=it.rules))
 
 
 async def renew_popped(it: PopStore, held: Held) -> None:
-    """Many leases made longer."""
+    """Many leases extended."""
     await _settle(it, held, Renew(60_000))
 
 
 def _sending(it: PopStore) -> SendingBack:
-    """What copies messages in the store as it is open now."""
+    """The component that makes retry copies in the currently open store."""
     store, clock, background = it.store, it.one.clock, it.background
     transactions = Transactions(store, background, CheckSchedule(1_000, 1_000, 3), clock=clock)
     intake = Intake(store, Delays(store, background, clock=clock), transactions)
@@ -100,12 +100,12 @@ def _sending(it: PopStore) -> SendingBack:
 
 
 async def send_back_now(it: PopStore, held: Held) -> None:
-    """Many messages given back by offset."""
+    """Retry copies of many messages by offset."""
     await _sending(it).send_back(SendBackWish("puller", TOPIC, 0, tuple(range(MANY)), RETRIES, (0,), False, it.rules))
 
 
 async def send_back_later(it: PopStore, held: Held) -> None:
-    """Many messages given back for later."""
+    """Retry copies of many messages, delayed."""
     wish = SendBackWish("puller", TOPIC, 0, tuple(range(MANY)), RETRIES, (86_400_000,), False, it.rules)
     await _sending(it).send_back(wish)
 
@@ -116,7 +116,7 @@ async def park_sent_back(it: PopStore, held: Held) -> None:
 
 
 async def replay(it: PopStore, held: Held) -> None:
-    """Many dead letters sent again, to all queues of a topic."""
+    """Many dead letters resent, to all queues of a topic."""
     await _sending(it).replay(ReplayWish(DEAD_LETTERS, "replayer", ((0, MANY),), TOPIC, False))
 
 
@@ -137,24 +137,24 @@ REQUESTS: dict[Request, str] = {
 }
 """Each request of several changes, and the method of EnodeService that makes it; "" = the name server's watch."""
 ROOM_FOR_SOME_BYTES = {"SendBackMessages": 2_000, "ReplayStored": 2_000}
-"""What is left of the disk for methods whose single changes take more than others': room for some of them, not all."""
+"""The free disk space for methods with large single changes: enough for some of them, not for all."""
 OTHERS = {
     "QueryOffsets": "reads",
-    "PopQueues": "leases what there is room for, and a lease is not waited for",
+    "PopQueues": "leases as many messages as fit, and does not wait for the disk",
     "WatchHalves": "reads",
     "AppendIdentified": "one batch, and its ids in the same frame",
 }
-"""The other methods whose request names several things, and why they are not asked here."""
+"""The other methods whose request has several elements, and why they are not tested here."""
 
 
 @pytest.mark.parametrize("request_of_many", REQUESTS, ids=lambda it: it.__name__)
 def test_a_refused_request_stored_none_of_its_changes(request_of_many: Request) -> None:
-    """B-027, G11: the disk fills at any of the changes: the state is what it was, in memory and after a restart."""
+    """If the disk fills at any of the changes, the state is unchanged, in memory and after a restart (G11)."""
     _refuse(request_of_many)
 
 
 def test_changes_accepted_one_by_one_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-027: a store that asks for room change by change keeps some of a refused request."""
+    """A planted store that reserves space change by change keeps parts of a refused request."""
 
     async def accept(engine: Engine, changes: Sequence[Change], check: object = None) -> "asyncio.Future[None]":
         waiter = asyncio.get_running_loop().create_future()
@@ -172,7 +172,7 @@ def test_changes_accepted_one_by_one_are_noticed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_method_that_names_several_things_is_asked() -> None:
-    """B-027: a new method of EnodeService with a repeated field in its request has to be put into one of the tables."""
+    """A new method of EnodeService with a repeated field in its request has to be put into one of the tables."""
     methods = enode_pb2.DESCRIPTOR.services_by_name["EnodeService"].methods
     several = {
         method.name
@@ -183,7 +183,7 @@ def test_every_method_that_names_several_things_is_asked() -> None:
 
 
 def _refuse(request_of_many: Request) -> None:
-    """Let a request be refused because the disk is full, and look for what is left of it; then let it be done."""
+    """Have a request refused because the disk is full, check that nothing of it is stored, and then execute it."""
     memory, clock = MemoryDisk(), VirtualClock()
 
     async def scenario() -> None:
@@ -218,11 +218,11 @@ def _refuse(request_of_many: Request) -> None:
 
 
 async def _filled(it: PopStore) -> Held:
-    """Something for every request to change."""
+    """State that every request can change."""
     await it.store.put_topics([TopicCopy(1000 + number, f"going {number}", 1, 1) for number in range(MANY)])
     holders = [LockRequest((TOPIC, f"holder {number}", 0), LONG, "session") for number in range(MANY)]
     assert all(isinstance(answer, Granted) for answer in await it.store.locks.take(holders))
-    for first in range(MANY):  # so that each queue's lock has another generation, from the topic's first on
+    for first in range(MANY):  # so that each queue's lock has another generation
         keys = [(TOPIC, f"group {LONG}", number) for number in range(first, MANY)]
         await it.store.locks.fence(keys, lambda _: [])
     await it.send(*(f"m{number}" for number in range(MANY)))

@@ -1,4 +1,4 @@
-"""G8: a pop that is called off keeps no message, whether that is said before it, while it runs or after it."""
+"""G8: a cancelled pop keeps no message, whether it is cancelled before, during or after its run."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ def wish(request_id: str, attempt_id: str = "a", *, wait_ms: int = 0, call_off: 
 
 @pytest.mark.parametrize("called_off", ["r1", ""])
 def test_what_a_pop_got_goes_back_at_once_as_if_never_delivered(called_off: str) -> None:
-    """By its request, and by its attempt; whoever waits gets it."""
+    """A pop can be cancelled by its request or by its attempt; a waiting consumer gets the message."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")
@@ -40,7 +40,7 @@ def test_what_a_pop_got_goes_back_at_once_as_if_never_delivered(called_off: str)
 
 @pytest.mark.parametrize("called_off", ["r1", ""])
 def test_a_pop_that_comes_after_it_was_called_off_gets_nothing(called_off: str) -> None:
-    """The two may overtake one another; three minutes later nothing is on its way any more."""
+    """A cancellation may overtake its pop; after three minutes no request is in transit any more."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -52,13 +52,13 @@ def test_a_pop_that_comes_after_it_was_called_off_gets_nothing(called_off: str) 
         assert texts(await it.pop()) == ["a"]
         await it.one.clock.sleep(2)
         await it.leasing.lines.forget_idle()
-        assert texts(await it.leasing.pop(wish("r1"))) == []  # the message is somebody else's, and that is all
+        assert texts(await it.leasing.pop(wish("r1"))) == []  # another consumer has the message
 
     play(scenario)
 
 
 def test_a_pop_that_waits_when_it_is_called_off_leaves_messages_to_the_next() -> None:
-    """It is woken first, and passes that on."""
+    """It is woken first, and wakes the next one."""
 
     async def scenario(it: PopStore) -> None:
         waiting = it.background.asked("pop", it.leasing.pop(wish("r1", wait_ms=60_000)))
@@ -75,7 +75,7 @@ def test_a_pop_that_waits_when_it_is_called_off_leaves_messages_to_the_next() ->
 
 
 def test_another_request_of_the_attempt_keeps_what_it_was_told_again() -> None:
-    """The first request's answer was lost; that it is called off later takes nothing from who has its messages now."""
+    """The first request's answer was lost; cancelling it later does not take its messages from their new holder."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -90,7 +90,7 @@ def test_another_request_of_the_attempt_keeps_what_it_was_told_again() -> None:
 
 
 def test_what_was_told_again_is_not_given_back_by_the_first_answer() -> None:
-    """The snode that got the first answer finds late that nobody waits for it, and knows of no other request."""
+    """The snode with the first answer finds late that its client has disconnected, and knows no other request."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")
@@ -109,7 +109,7 @@ def test_what_was_told_again_is_not_given_back_by_the_first_answer() -> None:
 
 
 def test_what_was_told_again_goes_back_when_that_request_is_called_off() -> None:
-    """As if never delivered."""
+    """The delivery does not count as an attempt."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -123,7 +123,7 @@ def test_what_was_told_again_goes_back_when_that_request_is_called_off() -> None
 
 
 def test_a_pop_that_waits_hears_at_once_that_it_was_called_off() -> None:
-    """Else those whom nobody waits for would take up the places of those who wait."""
+    """Otherwise cancelled pops would take the places of waiting ones."""
 
     async def scenario(it: PopStore) -> None:
         sibling = it.background.asked("pop", it.leasing.pop(wish("r2", wait_ms=60_000)))
@@ -143,7 +143,7 @@ def test_a_pop_that_waits_hears_at_once_that_it_was_called_off() -> None:
 
 
 def test_a_pop_is_called_off_again_after_it_could_not_be_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it got is remembered until it has gone back."""
+    """Its messages are remembered until they are released."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -163,7 +163,7 @@ def test_a_pop_is_called_off_again_after_it_could_not_be_written_down(monkeypatc
 
 
 def test_what_a_pop_got_of_one_queue_is_given_though_the_next_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever hears of a failure has no messages, and would not know of these."""
+    """A caller that gets an error has no messages, and would not know these."""
 
     async def scenario(it: PopStore) -> None:
         for queue_id in range(3):
@@ -187,7 +187,7 @@ def test_what_a_pop_got_of_one_queue_is_given_though_the_next_one_fails(monkeypa
 
 
 def test_two_requests_of_one_attempt_that_both_got_messages_are_called_off_by_themselves() -> None:
-    """What the one got is not forgotten for the other's."""
+    """The messages of one pop are not forgotten for those of the other."""
 
     async def scenario(it: PopStore) -> None:
         first = it.background.asked("pop", it.leasing.pop(wish("r1", wait_ms=60_000)))

@@ -29,7 +29,7 @@ from ortoo.testing.store.log_fold import frames_written
 
 
 def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:
-    """F5, F6, F12, I1-I3, I5, I6, I13: every start succeeds, dense offsets, same bytes, state as folded from scratch.
+    """Every start succeeds, with dense offsets, the same bytes, and the state of a full fold.
 
     G1, G3, G4, G10, G11.
     """
@@ -42,7 +42,7 @@ def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:
 
 
 def test_a_crash_at_any_point_of_a_checkpoint_of_several_segments_costs_nothing() -> None:
-    """F12, I13, G10: whatever part of it is there, the state is that of a fold from scratch, and the store goes on."""
+    """G10: for any part of it that exists, the state is that of a full fold, and the store continues."""
     segment_bytes, report = 4096, Report()
     with quiet():
         recording = record(5, steps=30, segment_bytes=segment_bytes)
@@ -64,9 +64,9 @@ def test_a_crash_at_any_point_of_a_checkpoint_of_several_segments_costs_nothing(
 
 @pytest.mark.parametrize("where", ["sync", "write"])
 def test_a_disk_that_fails_at_any_time_costs_nothing_acknowledged(where: str) -> None:
-    """F11, I1, G1, G11: an error of fdatasync, or half a write, ends acknowledging; what was acknowledged stays.
+    """After an error of fdatasync, or half a write, nothing is acknowledged; acknowledged data stay (G1, G11).
 
-    After the error the power is cut, and any part of what was on its way may be on the disk or not.
+    After the error the power is cut, and any part of the data in transit may be on the disk or not.
     """
     chance = Randomness(7)
     met = 0
@@ -81,7 +81,7 @@ def test_a_disk_that_fails_at_any_time_costs_nothing_acknowledged(where: str) ->
 
 
 def test_a_run_is_repeated_exactly_by_its_seed() -> None:
-    """The same seed gives the same operations, so that a point can be looked at again."""
+    """The same seed gives the same operations, so that a point can be reproduced."""
     with quiet():
         first, again = record(5, steps=15), record(5, steps=15)
     assert first.operations == again.operations
@@ -90,7 +90,7 @@ def test_a_run_is_repeated_exactly_by_its_seed() -> None:
 
 
 def test_the_workload_is_a_mixed_one() -> None:
-    """The recorded run has many queues, offsets, topics that come and go, retention and refusals."""
+    """The recorded run has many queues, offsets, created and deleted topics, retention and refusals."""
     with quiet():
         recording = record(1)
     sent = recording.history.sends
@@ -106,7 +106,7 @@ def test_the_workload_is_a_mixed_one() -> None:
 
 
 def test_the_image_at_a_point_is_that_of_the_run() -> None:
-    """After all operations the image holds what the run left."""
+    """After all operations the image equals the disk of the run."""
     with quiet():
         recording = record(2, steps=10)
     for _, image in images(recording, [len(recording.operations)]):
@@ -122,7 +122,7 @@ def test_the_command_says_what_it_checked(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_damage_anywhere_is_named_or_refused_and_never_served() -> None:
-    """F9, I3, I6, I18, G12: flipped bits, zeroed pages, garbage, cut files in any file, after any kind of stop."""
+    """G12: flipped bits, zeroed pages, garbage, cut files in any file, after any kind of stop."""
     report = DamageReport()
     with quiet():
         pristine = build(1 << 20, 3)
@@ -136,9 +136,9 @@ def test_damage_anywhere_is_named_or_refused_and_never_served() -> None:
 
 @pytest.mark.parametrize("start", STARTS)
 def test_a_log_cut_at_any_byte_keeps_everything_before_the_cut(start: str) -> None:
-    """E-216, F9, G12: fifty random cuts of the last segment: all before the cut frame is kept, offsets go on densely.
+    """After fifty random cuts of the last segment, all frames before are kept, offsets stay dense (E-216, G12).
 
-    Where a file beside the log knows that the cut bytes were durable, the cut is named as damage as well.
+    Where a file beside the log shows that the cut bytes were durable, the cut is reported as damage as well.
     """
     report = DamageReport()
     chance = Randomness(50)
@@ -156,7 +156,7 @@ def test_a_log_cut_at_any_byte_keeps_everything_before_the_cut(start: str) -> No
 
 
 def test_a_failed_flush_is_not_believed_by_the_next_start() -> None:
-    """B-025: what the page cache still shows is written again; later power cuts lose nothing acknowledged."""
+    """Data that are only in the page cache are written again; later power cuts lose no acknowledged data."""
     report = enumerate_failed_flushes(1, runs=5)
     assert report.torn_tails >= 1
     assert report.points >= 60

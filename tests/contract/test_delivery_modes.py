@@ -1,4 +1,4 @@
-"""A group consumes a topic in one way, which its first use decides, over crashes; an operator may change it."""
+"""A group's first use of a topic decides its delivery mode, also over crashes; an operator may change it."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from tests.contract.pop_store import GROUP, PopStore, play, texts
 
 
 def test_a_second_mode_is_refused_with_what_to_do() -> None:
-    """By pop and by offsets at once, or with and without order; also after a crash."""
+    """Pop together with offsets, and ordered together with unordered, are refused, also after a crash."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -34,7 +34,7 @@ def test_a_second_mode_is_refused_with_what_to_do() -> None:
 
 
 def test_an_operator_changes_the_mode_of_an_idle_group() -> None:
-    """Not while a member has messages or a queue, unless forced; the group goes on where it was."""
+    """Not while a group member has messages or a queue, unless forced; the group continues at its position."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")
@@ -57,7 +57,7 @@ def test_an_operator_changes_the_mode_of_an_idle_group() -> None:
 
 
 def test_what_is_written_does_not_depend_on_hashes() -> None:
-    """B-090: many first uses at once are written in one order, whatever PYTHONHASHSEED is."""
+    """Many simultaneous first uses are written in one order, for any PYTHONHASHSEED."""
     written = [
         subprocess.run(
             [sys.executable, "-c", _FIRST_USES],

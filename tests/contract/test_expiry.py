@@ -1,4 +1,4 @@
-"""A message whose time is over reaches no group that pops; it is dropped and counted, or parked, as the group wants."""
+"""An expired message is not popped by any group; it is dropped and counted, or parked, by the group's setting."""
 
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
@@ -7,7 +7,7 @@ from tests.contract.pop_store import GROUP, PopStore, play, texts
 
 
 async def _send(it: PopStore, **lives_ms: int) -> None:
-    """One batch of messages, each with how long it lives; 0 = for ever."""
+    """One batch of messages, each with its time to live; 0 = unlimited."""
     now_ms = it.one.clock.now_ms()
     messages = [
         Message(body.encode(), expire_at_ms=now_ms + life_ms if life_ms else None) for body, life_ms in lives_ms.items()
@@ -16,7 +16,7 @@ async def _send(it: PopStore, **lives_ms: int) -> None:
 
 
 def test_expired_messages_are_left_out_of_pops_and_counted() -> None:
-    """Also behind others of their batch, and when all are; what lives on is delivered as ever."""
+    """Holds for any part of a batch, and for a whole one; other messages are delivered as usual."""
 
     async def scenario(it: PopStore) -> None:
         await _send(it, a=1_000, b=0, c=60_000)
@@ -32,7 +32,7 @@ def test_expired_messages_are_left_out_of_pops_and_counted() -> None:
 
 
 def test_a_message_that_expires_at_its_consumer_does_not_come_again() -> None:
-    """The lease runs out, and so did its time; one that is acknowledged late is done all the same."""
+    """The lease ends after the message has expired; a message that is acknowledged late is still finished."""
 
     async def scenario(it: PopStore) -> None:
         await _send(it, a=5_000)
@@ -48,7 +48,7 @@ def test_a_message_that_expires_at_its_consumer_does_not_come_again() -> None:
 
 
 def test_a_group_may_park_what_expires() -> None:
-    """The dead letter says why, does not expire any more, and the one behind it in its message group is free."""
+    """The dead letter has the reason and does not expire, and the next one of its message group is free."""
 
     async def scenario(it: PopStore) -> None:
         now_ms = it.one.clock.now_ms()
@@ -65,7 +65,7 @@ def test_a_group_may_park_what_expires() -> None:
 
 
 def test_without_a_dead_letter_topic_expired_messages_wait_for_it() -> None:
-    """Nothing is dropped that the group wants to see."""
+    """Such a group gets every message."""
 
     async def scenario(it: PopStore) -> None:
         await _send(it, a=1_000)

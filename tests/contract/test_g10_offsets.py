@@ -26,7 +26,7 @@ async def test_committed_offsets_survive_stops_and_power_cuts() -> None:
 
 
 async def test_offsets_survive_the_deletion_of_the_segments_they_were_written_in() -> None:
-    """G10: retention takes messages, never what a group had acknowledged."""
+    """G10: retention deletes messages, but never a group's committed offsets."""
     one = OneStore(settings=replace(SETTINGS, retention_bytes=20_000, retention_interval_ms=1000))
     store = await one.open()
     await store.offsets.commit(TOPIC, "early", {0: 3, 1: 4}, 7)

@@ -1,4 +1,4 @@
-"""G11: a refused request stored nothing; an accepted one everything; a lost answer is resolved by sending again."""
+"""A refused request stored nothing, an accepted one everything; a retry resolves a lost answer (G11)."""
 
 import errno
 
@@ -10,7 +10,7 @@ from tests.contract.one_store import QUEUES, TOPIC, OneStore, batch, refusal
 
 
 async def test_a_refused_batch_is_never_found() -> None:
-    """G11: unknown places, wrong sequences and a full disk: the queue is as before, also after a restart."""
+    """After unknown queues, wrong sequences and a full disk the queue is unchanged, also after a restart (G11)."""
     memory = MemoryDisk(capacity_bytes=40_000)
     one = OneStore(disk=FaultyDisk(memory))
     store = await one.open()
@@ -35,7 +35,7 @@ async def test_a_refused_batch_is_never_found() -> None:
 
 
 async def test_a_lost_answer_is_resolved_by_sending_again() -> None:
-    """G11: when the disk fails in between nobody knows, and with an idempotence id a retry stores exactly one."""
+    """G11: if the disk fails in between, the outcome is unknown, and a retry with an idempotence id stores one."""
     for variant, fate in enumerate(FATES):
         one = OneStore()
         store = await one.open()

@@ -1,4 +1,4 @@
-"""G12: damaged bytes are named, never served, and never taken for "empty"."""
+"""G12: damaged bytes are reported, never served, and never treated as "empty"."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.contract.one_store import TOPIC, OneStore
 @pytest.mark.parametrize("where", ["body", "header"])
 @pytest.mark.parametrize("how", ["running", "stopped", "killed"])
 async def test_a_damaged_batch_is_named_and_all_others_are_served(where: str, how: str) -> None:
-    """G12: one flipped bit: DATA_LOSS names file, position and where to go on; every other offset is read as before."""
+    """For one flipped bit, DATA_LOSS has the file, the position and the next offset; others stay readable (G12)."""
     one = OneStore()
     store = await one.open()
     texts = [b"%02d " % number * 300 for number in range(30)]
@@ -45,7 +45,7 @@ async def test_a_damaged_batch_is_named_and_all_others_are_served(where: str, ho
 
 
 async def test_a_time_is_found_behind_damage_at_the_end_of_a_segment() -> None:
-    """G12: the rows that the index had of it are lost as well, and the first message at that time is the next one."""
+    """G12: the index rows of the damaged part are lost too, and a search by that time finds the next message."""
     one = OneStore()
     store = await one.open()
     texts = [b"%02d " % number * 300 for number in range(30)]
@@ -66,7 +66,7 @@ async def test_a_time_is_found_behind_damage_at_the_end_of_a_segment() -> None:
 
 
 def _place_of(one: OneStore, text: bytes) -> tuple[str, int]:
-    """The segment file that holds a batch, and where in it."""
+    """The segment file that holds a batch, and its position there."""
     for name in one.disk.list(FOLDER):
         if name.endswith(".seg"):
             file = one.disk.open(FOLDER / name)

@@ -1,4 +1,4 @@
-"""G14: no request, stream or peer ends or blocks a process; an honest client goes on beside hostile ones."""
+"""No request, stream or peer ends or blocks a process; an honest client works beside hostile ones (G14)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -28,13 +28,13 @@ METADATA = (("x-mq-client-id", "hostile"), ("x-mq-language", "PYTHON"))
 TOPIC, GROUP = Resource(name="t"), Resource(name="g")
 YEARS_MS = 10 * 365 * 86_400_000
 ENTRIES = 40
-"""Acknowledgements that meet on their way to the enode."""
+"""Number of acknowledgements that are sent to the enode together."""
 NO_PROTO = b"\xff\xff\xff\xff"
 Act = Callable[[Cluster], Awaitable[None]]
 
 
 async def far_delay_with_an_id(cluster: Cluster) -> None:
-    """B-001: a message with an id of the application's that shall come in ten years."""
+    """A message with an application's id that is delayed by ten years."""
     message = record_pb2.Message(body=b"x", deliver_at_ms=cluster.clock.now_ms() + YEARS_MS)
     message.properties["DEDUP_ID"] = "chosen"
     stub = ProducerServiceStub(cluster.channels.to(cluster.address))
@@ -44,7 +44,7 @@ async def far_delay_with_an_id(cluster: Cluster) -> None:
 
 
 def malformed(role: str, method: str) -> Act:
-    """B-009: bytes that are no message, on a stream."""
+    """Bytes on a stream that are not a message."""
 
     async def act(cluster: Cluster) -> None:
         async with grpc.aio.insecure_channel(cluster.address_of(role)) as channel:
@@ -60,7 +60,7 @@ def malformed(role: str, method: str) -> Act:
 
 
 async def topic_taken_away_from_a_push_session(cluster: Cluster) -> None:
-    """B-004: the topic of an open session is deleted and made again while messages are pushed."""
+    """The topic of an open session is deleted and created again while messages are pushed."""
     channel = cluster.channels.to(cluster.address)
     async with connect(cluster.address) as mq:
         await mq.admin.create_topic("short", queue_count=2)
@@ -76,7 +76,7 @@ async def topic_taken_away_from_a_push_session(cluster: Cluster) -> None:
 
 
 async def two_incarnations_on_one_stream(cluster: Cluster) -> None:
-    """An Attach call that changes who it is."""
+    """An Attach call that changes its identity."""
     stub = EnodeServiceStub(cluster.channels.to(cluster.address_of("enode-0")))
     call: Any = stub.Attach(iter([enode_pb2.AttachRequest(incarnation=one) for one in ("a", "b")]))
     with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -86,7 +86,7 @@ async def two_incarnations_on_one_stream(cluster: Cluster) -> None:
 
 
 async def an_append_of_garbage(cluster: Cluster) -> None:
-    """Batches whose envelopes say nothing true, and one that is right for a queue that is not there."""
+    """Batches with wrong envelopes, and a valid one for a queue that does not exist."""
     stub = EnodeServiceStub(cluster.channels.to(cluster.address_of("enode-0")))
     batch = record_pb2.SealedBatch()
     requests = [enode_pb2.AppendRequest(request_id=n, topic_id=1, queue_id=n, batch=batch) for n in range(5)]
@@ -111,7 +111,7 @@ HOSTILE: list[Act] = [
 
 
 async def test_an_honest_client_goes_on_beside_hostile_ones(tmp_path: Path) -> None:
-    """G14: after every act both processes serve as before, and no honest message is lost or late without end."""
+    """G14: after every attack both processes serve as before, and no honest message is lost or delayed for ever."""
     async with asyncio.timeout(120), open_cluster(tmp_path) as cluster:
         await cluster.create_topic("t", queues=2)
         async with connect(cluster.address) as mq, mq.producer("t") as producer, mq.pop_consumer("g", "t") as consumer:
@@ -130,7 +130,7 @@ async def test_an_honest_client_goes_on_beside_hostile_ones(tmp_path: Path) -> N
 
 
 async def popped_handles(stub: MessagingServiceStub, count: int) -> AsyncIterator[str]:
-    """The handles of so many messages."""
+    """The handles of this number of messages."""
     while count:
         request = s.ReceiveMessageRequest(
             group=GROUP,
@@ -151,7 +151,7 @@ def entries(handles: list[str]) -> s.AckMessageRequest:
 
 
 def forged(handle: ReceiptHandle, seals: HandleSeals) -> Iterator[str]:
-    """Handles that bear the cluster's seal and name what cannot be."""
+    """Handles with the cluster's seal that name impossible objects."""
     yield replace(handle, queue_id=999).text(seals)
     yield replace(handle, first_offset=-5).text(seals)
     yield replace(handle, topic_id=12345).text(seals)
@@ -159,13 +159,13 @@ def forged(handle: ReceiptHandle, seals: HandleSeals) -> Iterator[str]:
 
 
 def without_utf8(handle: ReceiptHandle, seals: HandleSeals) -> str:
-    """A handle whose enode's name is no text, with a right seal."""
+    """A handle whose enode's name is not a text, with a valid seal."""
     content = opened(seals, b"ortoo receipt", handle.text(seals), Invalid("it is none"))
     return seals.text(b"ortoo receipt", content.replace(handle.enode.encode(), b"\xff" * len(handle.enode)))
 
 
 async def test_one_forged_handle_refuses_nobody_elses(tmp_path: Path) -> None:
-    """B-006, B-007: acknowledgements travel together and are answered each by itself, whatever is among them."""
+    """Acknowledgements are sent together but answered one by one, also if some of them are invalid."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         await cluster.create_topic("t", queues=1)
         async with connect(cluster.address) as mq, mq.producer("t") as producer:

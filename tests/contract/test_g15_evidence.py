@@ -1,4 +1,4 @@
-"""G15: nothing is deleted, cut or forgotten because something is absent."""
+"""G15: no data are deleted, truncated or forgotten because other data are absent."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ DAY_MS = 86_400_000
 
 
 def news(directory_id: str, version: int, *topics: tuple[int, str], **more: object) -> pb.WatchRoutesResponse:
-    """What a name server says: these topics of three queues lie on the enode; everything, unless told otherwise."""
+    """A name server's answer: these topics have three queues on the enode. It is a snapshot by default."""
     placed = [
         topic_pb2.Topic(
             name=name,
@@ -37,7 +37,7 @@ KEEPS: dict[str, list[pb.WatchRoutesResponse]] = {
     "another topic of the same name": [news(OTHER, 1_000, (8, "orders"))],
     "the old directory as it was before the topic": [news(OWN, 1)],
     "its own directory, later, without the topic": [news(OWN, 1_000)],
-    "its name among the deleted, as older name servers say it": [
+    "its name among the deleted, as older name servers report it": [
         news("", 1_000, snapshot=False, deleted_topics=["orders"])
     ],
     "a deletion that is not due": [news(OWN, 1_000, snapshot=False, deleted_topic_ids=[TOPIC])],
@@ -59,7 +59,7 @@ async def filled() -> OneStore:
 
 
 async def held(one: OneStore) -> object:
-    """The messages, and every table of the state beside the copies of topics."""
+    """The messages, and every table of the state except the copies of topics."""
     state = one.store.engine.state
     tables = [list(table.checkpoint()) for table in (state.offsets, state.pops, state.locks)]
     assert all(tables[:2])
@@ -68,7 +68,7 @@ async def held(one: OneStore) -> object:
 
 @pytest.mark.parametrize("said", KEEPS.values(), ids=KEEPS.keys())
 async def test_what_is_absent_ends_nothing(said: list[pb.WatchRoutesResponse]) -> None:
-    """G15, B-020, B-021: the topic is kept over power cuts, not served, offered, and as it was when it is taken in."""
+    """G15: the topic is kept over power cuts, not served, offered for adoption, and unchanged when it is adopted."""
     one = await filled()
     before = await held(one)
     copies = TopicCopies(one.store, ENODE)
@@ -92,9 +92,9 @@ async def test_what_is_absent_ends_nothing(said: list[pb.WatchRoutesResponse]) -
 
 @pytest.mark.parametrize("directory_id", [OWN, OTHER])
 async def test_queues_that_an_older_directory_does_not_know_are_offered(directory_id: str) -> None:
-    """G15: queues are never taken from a topic, so fewer than are held come from a directory of before; kept for good.
+    """A topic never loses queues, so that fewer than are stored come from an old directory; all are kept (G15).
 
-    Also when that directory changes the topic since, and over a power cut.
+    This holds also when that directory changes the topic later, and over a power cut.
     """
     one = await filled()
     copies = TopicCopies(one.store, ENODE)
@@ -119,7 +119,7 @@ async def test_queues_that_an_older_directory_does_not_know_are_offered(director
 
 @pytest.mark.parametrize("message", [news(OTHER, 1), news(OWN, 1_000, deleted_topic_ids=[TOPIC])])
 async def test_what_the_directory_does_not_know_takes_no_messages(message: pb.WatchRoutesResponse) -> None:
-    """G15: nobody routes there; whoever comes all the same is told."""
+    """G15: no snode routes requests there, and those that come get an error."""
     one = await filled()
     copies = TopicCopies(one.store, ENODE)
     await copies.apply(message)
@@ -131,7 +131,7 @@ async def test_what_the_directory_does_not_know_takes_no_messages(message: pb.Wa
 
 @pytest.mark.parametrize("directory_id", [OWN, OTHER])
 async def test_a_due_deletion_is_obeyed_by_id(directory_id: str) -> None:
-    """G15: it is the one thing that ends a topic, with its messages, offsets and leases; a live one of the id wins."""
+    """Only that deletes a topic, with its messages, offsets and leases, unless a live topic has the id (G15)."""
     one = await filled()
     copies = TopicCopies(one.store, ENODE)
     await copies.apply(news(OWN, 5, (TOPIC, "orders")))
@@ -146,7 +146,7 @@ async def test_a_due_deletion_is_obeyed_by_id(directory_id: str) -> None:
 
 
 async def test_messages_that_wait_for_acknowledgement_stay_in_queues_that_a_group_has_not_begun() -> None:
-    """G15: that a group has no offset in a queue yet does not say that it has consumed it."""
+    """G15: a group without an offset in a queue has not consumed it."""
     small = replace(SETTINGS, retention_bytes=20_000, retention_interval_ms=1_000)
     one = OneStore(settings=replace(small, retention_requires_acknowledgement=True))
     store = await one.open()
@@ -167,14 +167,14 @@ async def test_messages_that_wait_for_acknowledgement_stay_in_queues_that_a_grou
 
 
 async def test_a_clock_that_is_set_forward_deletes_nothing_for_a_day() -> None:
-    """G15: a year that passed on one clock alone is no evidence of age."""
+    """G15: a year that passed on only one clock does not prove the age of data."""
     one = OneStore(settings=replace(SETTINGS, retention_age_ms=3 * DAY_MS, retention_interval_ms=1_800_000))
     store = await one.open()
     for number in range(100):
         await one.append(b"%d " % number * 200)
         if number % 10 == 0:
             await one.clock.pass_time(1)
-    await one.clock.pass_time(1_800)  # the first look believes what it sees
+    await one.clock.pass_time(1_800)  # the first check accepts the clock
     one.clock.set_wall(one.clock.now_ms() + 365 * DAY_MS)
     await one.clock.pass_time(3_600)
     assert store.describe_queues(TOPIC)[0].begin_offset == 0

@@ -1,4 +1,4 @@
-"""G16: a right is asked of what a request touches: each method of the snode, called by each kind of stranger."""
+"""G16: rights are checked for all objects of a request. Each snode method is called by each kind of user."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -69,11 +69,11 @@ METHODS = {
 }
 LISTS = ("queues", "offsets", "receipts", "messages", "entries")
 LET_THROUGH_S = 4.0
-"""A call that should be let through and goes on for so long was."""
+"""A call that should be let through and still runs after this time was let through."""
 PATIENCE_S = 120.0
-"""A call that should be refused is, however late: a slow machine lets nobody through."""
+"""Timeout of a call that should be refused; long, so that a slow machine does not fail the test."""
 CLIENTS_OWN = "Internal error from Core"
-"""What grpc.aio's client says of a write after the server ended the call: the server's answer went unread."""
+"""The error of grpc.aio's client for a write after the server ended the call; the server's status was not read."""
 REFUSED = (d.UNAUTHORIZED, d.FORBIDDEN)
 
 
@@ -93,7 +93,7 @@ def request_of(method: MethodDescriptor, topic_id: int) -> list[Message]:
         part.subscriptions.add(topic=d.Resource(name="t"))
         return [s.TelemetryCommand(settings=d.Settings(client_type=d.SIMPLE_CONSUMER, subscription=part))]
     if name == "Admin/ChangeLogLevel":
-        return [rocketmq_admin.ChangeLogLevelRequest(level=99)]  # type: ignore[arg-type]  # no level: none is changed
+        return [rocketmq_admin.ChangeLogLevelRequest(level=99)]  # type: ignore[arg-type]  # an invalid level
     request = made()
     if any(need.name for need in needs_of(name, filled(made(), topic_id), {topic_id: "t"}.__getitem__)):
         request = filled(request, topic_id)
@@ -101,7 +101,7 @@ def request_of(method: MethodDescriptor, topic_id: int) -> list[Message]:
 
 
 def filled(message: Any, topic_id: int) -> Any:
-    """A message whose fields of known names say topic `t`, group `g`, and things that belong to them."""
+    """A message whose fields of known names contain topic `t`, group `g`, and their objects."""
     handle = Handle(HandleKind.DELAYED, "enode-0", topic_id, 0, 1, 1).text(HandleSeals())
     texts = {
         "topic": "t", "group": "g", "name": "g" if "Group" in message.DESCRIPTOR.name else "t", "producer_group": "g",
@@ -132,7 +132,7 @@ def filled(message: Any, topic_id: int) -> Any:
 async def is_refused(
     cluster: Cluster, method: MethodDescriptor, requests: list[Message], headers: Any, timeout_s: float
 ) -> bool:
-    """Call a method; whether access control says no."""
+    """Call a method; whether access control refuses it."""
     ended = asyncio.Event()
 
     async def given() -> AsyncIterator[Message]:
@@ -153,7 +153,7 @@ async def is_refused(
         said = [one async for one in started] if method.server_streaming else [await started]
     except grpc.aio.AioRpcError as error:
         if method.name == "Telemetry" and error.code() is grpc.StatusCode.INVALID_ARGUMENT:
-            return True  # it says the code in an answer, then ends
+            return True  # it sends the code in an answer, then ends
         if error.details() == CLIENTS_OWN:
             return await is_refused(cluster, method, requests, headers, timeout_s)
         return error.code() is grpc.StatusCode.PERMISSION_DENIED
@@ -163,19 +163,19 @@ async def is_refused(
 
 
 def may(rules: AccessRules, user: str, name: str, requests: list[Message], topic_id: int) -> bool:
-    """What the table says."""
+    """The expected result by the table."""
     known = rules.users[user]
     needs = [need for request in requests for need in needs_of(name, request, {topic_id: "t"}.__getitem__)]
     return user != "disabled" and all(known.allows(need) for need in needs)
 
 
 def test_every_method_of_the_snode_has_a_row() -> None:
-    """G16: and no row is of a method that is no more; what nobody has thought about fails here."""
+    """G16: no row is of a removed method, and a new method without a row fails here."""
     assert NEEDS.keys() == METHODS.keys()
 
 
 async def test_every_method_answers_each_kind_of_stranger_as_the_table_says(tmp_path: Path) -> None:
-    """G16, B-060 to B-068: without a signature, with a wrong one, disabled, with no rights, others, or half."""
+    """G16: calls without a signature, with a wrong one, of disabled users, and with no, other or partial rights."""
     (tmp_path / "access.toml").write_text(RULES)
     settings = {"snode": {"access_file": str(tmp_path / "access.toml")}}
     rules = access_rules_of(RULES)
@@ -196,7 +196,7 @@ async def test_every_method_answers_each_kind_of_stranger_as_the_table_says(tmp_
         strangers = {"unsigned": (), "liar": signed(cluster, "ann", "wrong secret")}
         everybody = strangers | {user: signed(cluster, user) for user in USERS}
         streams = [method for method in METHODS.values() if method.server_streaming]
-        for one in everybody.items():  # a user at a time: a client that one of them showed is not another's
+        for one in everybody.items():  # a user at a time: a client id of one user is not valid for another
             await asyncio.gather(*(check(*one, method) for method in METHODS.values() if method not in streams))
         await asyncio.gather(*(check(*one, method) for one in everybody.items() for method in streams))
         assert wrong == []

@@ -1,4 +1,4 @@
-"""G17: memory is bounded by the process's budget, whatever clients do."""
+"""G17: memory is bounded by the process's budget, for any behaviour of clients."""
 
 import pytest
 
@@ -18,18 +18,18 @@ MIB = 1 << 20
 
 
 def budget_of(size_bytes: int, clock: VirtualClock) -> MemoryBudget:
-    """A budget in which so many bytes may be counted for those who read."""
+    """A budget of this size for clients that read."""
     budget = MemoryBudget(RESIDENT_PERCENT * 2, clock)
     budget.bytes_max = -(-size_bytes * 100 // (100 - SENDERS_PERCENT))
     return budget
 
 
 async def test_what_is_asked_beyond_the_budget_is_refused_and_nothing_is_taken() -> None:
-    """B-083: the refusal says what was asked for, what is used and what is allowed."""
+    """The refusal contains the requested, the used and the allowed number of bytes."""
     budget = budget_of(10 * MIB, VirtualClock())
     one, other = budget.share("push sessions"), budget.share("tails")
     one.draw(8 * MIB)
-    with pytest.raises(Overloaded, match=f"{4 * MIB} bytes more.*{8 * MIB} are used and {10 * MIB} allowed"):
+    with pytest.raises(Overloaded, match=f"{4 * MIB} more bytes.*{8 * MIB} are used and {10 * MIB} allowed"):
         other.draw(4 * MIB)
     assert budget.used_bytes == 8 * MIB
     assert budget.refused == {"tails": 1}
@@ -39,7 +39,7 @@ async def test_what_is_asked_beyond_the_budget_is_refused_and_nothing_is_taken()
 
 
 async def test_those_who_do_not_read_give_way_the_largest_first() -> None:
-    """B-083: of those behind the one with most goes, then the one that waits longest; readers and askers stay."""
+    """Of owners that are behind the largest is evicted, then the one that waits longest; others stay."""
     clock = VirtualClock()
     budget, gone = budget_of(10 * MIB, clock), list[str]()
 
@@ -68,7 +68,7 @@ async def test_those_who_do_not_read_give_way_the_largest_first() -> None:
 
 
 async def test_who_waits_for_others_is_not_behind() -> None:
-    """B-083: bytes asked for and not come yet, and what an owner costs by itself, are no reason to end it."""
+    """Requested bytes that have not come yet, and fixed memory of an owner, are no reason to evict it."""
     clock = VirtualClock()
     budget, gone = budget_of(10 * MIB, clock), list[str]()
     waiting = budget.share("push sessions", gone.append)
@@ -82,11 +82,11 @@ async def test_who_waits_for_others_is_not_behind() -> None:
     assert budget.used_bytes == MIB
     waiting.close()
     held.becomes(5 * MIB)
-    assert budget.used_bytes == 0, "what a closed share lets go of later counts no more"
+    assert budget.used_bytes == 0, "bytes that a closed share frees later must not count"
 
 
 async def test_who_sends_goes_on_beside_those_who_do_not_read() -> None:
-    """B-083: a part of the budget is for single requests, which nobody who reads can fill."""
+    """A part of the budget is reserved for single requests, so that readers cannot fill it."""
     budget = budget_of(10 * MIB, VirtualClock())
     budget.share("Push").draw(10 * MIB)
     with pytest.raises(Overloaded):
@@ -95,7 +95,7 @@ async def test_who_sends_goes_on_beside_those_who_do_not_read() -> None:
 
 
 async def test_who_does_not_go_when_told_is_ended() -> None:
-    """B-083: one that is evicted has a moment to go by itself; a peer that hears nothing is ended then, once."""
+    """An evicted owner has a moment to end gracefully; after it a peer that does not respond is ended, once."""
     clock = VirtualClock()
     budget, said = budget_of(10 * MIB, clock), list[str]()
     deaf = budget.share("Push", lambda reason: said.append("told"))

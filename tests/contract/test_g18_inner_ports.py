@@ -26,12 +26,12 @@ from tests.repo.tree import ROOT
 PAGE = ROOT / "docs/operations/inner-ports.md"
 ROLES = ("enode", "snode", "operator")
 STRANGERS = {"client": ("client.example",), "shared name": (NAME,), "name server": (NAME, f"namesrv.{NAME}")}
-"""Certificates of the cluster's authority that stand for no role."""
+"""Certificates of the cluster's authority that have no role."""
 UNDECODABLE = b"\xff" * 11
 LET_THROUGH_S = 4.0
-"""A call that should be let through and goes on for so long was."""
+"""A call that should be let through and still runs after this time was let through."""
 PATIENCE_S = 120.0
-"""A call that should be refused is, however late: a slow machine lets nobody through."""
+"""Timeout of a call that should be refused; long, so that a slow machine does not fail the test."""
 OWN = "ortoo.v1."
 
 
@@ -42,7 +42,7 @@ def methods_of(service: str) -> dict[str, MethodDescriptor]:
 
 
 def documented() -> dict[str, set[str]]:
-    """The table of the page: method to roles."""
+    """The table of the documentation: method to roles."""
     found: dict[str, set[str]] = {}
     for service, methods, roles in re.findall(r"^\| `(\w+Service)` \| (.*) \| (.*) \|$", PAGE.read_text(), re.M):
         named = methods_of(OWN + service)
@@ -67,7 +67,7 @@ async def served_at(channel: grpc.aio.Channel) -> dict[str, MethodDescriptor]:
 
 @contextlib.asynccontextmanager
 async def inner_ports(folder: Path, authority: Authority) -> AsyncIterator[list[str]]:
-    """The inner ports of a cluster: a name server, an enode alone, and both ports of a member that leads."""
+    """The inner ports of a cluster: a name server, a single enode, and both ports of a leading replica."""
     signed = {role: authority.settings(await authority.sign(role)) for role in ("namesrv", "enode", "snode")}
     settings: dict[str, dict[str, Any]] = {role: dict(chosen) for role, chosen in signed.items()}
     async with (
@@ -88,33 +88,33 @@ def reached(address: str, authority: Authority, of: Certificate) -> grpc.aio.Cha
 
 @pytest.fixture
 async def authority(tmp_path: Path) -> Authority:
-    """The authority of the cluster, which signs certificates of clients as well."""
+    """The certificate authority of the cluster, which also signs certificates of clients."""
     return await Authority.make(tmp_path / "authority")
 
 
 async def refusal(channel: grpc.aio.Channel, method: MethodDescriptor, request: Message, timeout_s: float) -> str:
-    """Call a method with this one request; the reason when the caller may not, empty when it is let through."""
+    """Call a method with this one request; the reason of a refusal, empty when it is let through."""
     streams = ("stream" if method.client_streaming else "unary", "stream" if method.server_streaming else "unary")
     path = f"/{method.containing_service.full_name}/{method.name}"
     write, read = type(request).SerializeToString, GetMessageClass(method.output_type).FromString
     make = getattr(channel, "_".join(streams))(path, request_serializer=write, response_deserializer=read)
     call = make(timeout=timeout_s) if method.client_streaming else make(request, timeout=timeout_s)
     try:
-        if method.client_streaming:  # no request: one that comes to a refused call would hide the answer, in gRPC
+        if method.client_streaming:  # no request, because in gRPC one to a refused call would hide the status
             await call.done_writing()
         is_answered = await call.read() is not grpc.aio.EOF if method.server_streaming else True
         code = grpc.StatusCode.OK if is_answered and method.server_streaming else await call.code()
         return (await call.details() or "?") if code is grpc.StatusCode.PERMISSION_DENIED else ""
     except grpc.aio.AioRpcError as error:
         return (error.details() or "?") if error.code() is grpc.StatusCode.PERMISSION_DENIED else ""
-    except asyncio.InvalidStateError:  # the call ended before it could be said that no request follows
+    except asyncio.InvalidStateError:  # the call ended before the half close
         return (await call.details() or "?") if await call.code() is grpc.StatusCode.PERMISSION_DENIED else ""
     finally:
         call.cancel()
 
 
 async def test_every_method_of_every_inner_port_has_a_row(authority: Authority, tmp_path: Path) -> None:
-    """G18: in the code and in the documented table alike, and no row is of a method that is not served."""
+    """G18: both the code and the documented table have each method, and only served methods."""
     certificate = await authority.sign("snode")
     async with inner_ports(tmp_path, authority) as ports, asyncio.timeout(60):
         served: set[str] = set()
@@ -126,7 +126,7 @@ async def test_every_method_of_every_inner_port_has_a_row(authority: Authority, 
 
 
 async def test_a_stranger_is_refused_before_its_request_is_decoded(authority: Authority, tmp_path: Path) -> None:
-    """G18: a request that cannot be decoded is refused for its caller, and not for what is in it."""
+    """G18: a request that cannot be decoded is refused because of its caller, not because of its content."""
     certificate, answers = await authority.sign("client", *STRANGERS["client"]), dict[str, str]()
     async with inner_ports(tmp_path, authority) as ports, asyncio.timeout(PATIENCE_S):
         for address in ports:
@@ -142,7 +142,7 @@ async def test_a_stranger_is_refused_before_its_request_is_decoded(authority: Au
 
 
 async def test_every_port_answers_each_role_as_the_documented_table_says(authority: Authority, tmp_path: Path) -> None:
-    """G18: every method of every port, called with the certificate of each role and of each kind of stranger."""
+    """G18: every method of every port is called with the certificate of each role and of each unknown caller."""
     expected, wrong = documented(), list[str]()
 
     async def check(channel: grpc.aio.Channel, address: str, who: str, method: MethodDescriptor) -> None:
@@ -166,7 +166,7 @@ async def test_every_port_answers_each_role_as_the_documented_table_says(authori
 
 
 async def test_keys_of_handles_and_leases_are_for_one_role(authority: Authority, tmp_path: Path) -> None:
-    """G18: what the table says of single fields."""
+    """G18: the rows of the table for single fields are enforced."""
     routes = methods_of("ortoo.v1.NameService")["NameService/WatchRoutes"]
     leaves = methods_of("ortoo.v1.NameService")["NameService/Unregister"]
     keys = namesrv_pb2.WatchRoutesRequest(with_handle_keys=True)
@@ -183,7 +183,7 @@ async def test_keys_of_handles_and_leases_are_for_one_role(authority: Authority,
 async def test_calls_that_the_queue_front_takes_are_checked_as_well(
     authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G18: grpc.aio never sees them, with a request that would be carried out."""
+    """G18: the queue front refuses them too, with a request that would be executed."""
     commits = methods_of("ortoo.v1.EnodeService")["EnodeService/CommitOffsets"]
     request, seen = enode_pb2.CommitOffsetsRequest(group="g"), list[str]()
     intercept = Layers.intercept_service

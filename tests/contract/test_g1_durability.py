@@ -10,7 +10,7 @@ from tests.contract.one_store import SETTINGS, TOPIC, OneStore, batch
 
 
 async def test_what_was_acknowledged_is_there_after_every_power_cut() -> None:
-    """G1: whatever the disk loses of unsynced bytes, acknowledged messages are found with their offsets and bytes."""
+    """G1: the disk may lose any unsynced bytes, and acknowledged messages are found with their offsets and bytes."""
     one = OneStore()
     await one.open()
     expected = []
@@ -24,7 +24,7 @@ async def test_what_was_acknowledged_is_there_after_every_power_cut() -> None:
 
 
 async def test_an_answer_waits_for_the_disk() -> None:
-    """G1: a sync that fails is never acknowledged, and neither is anything after it until the store is opened again."""
+    """G1: after a failed sync nothing is acknowledged until the store is opened again."""
     one = OneStore()
     store = await one.open()
     await one.append(b"kept")
@@ -42,7 +42,7 @@ async def test_an_answer_waits_for_the_disk() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_mode_async_loses_a_suffix_of_one_interval_at_most(seed: int) -> None:
-    """E-215: whatever a power cut leaves, the messages left are the first ones, and those of earlier intervals stay."""
+    """E-215: after any power cut, the remaining messages are the first ones, including all earlier intervals."""
     one = OneStore()
 
     async def send_and_crash() -> None:

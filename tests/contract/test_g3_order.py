@@ -7,7 +7,7 @@ from tests.contract.one_store import QUEUES, SETTINGS, TOPIC, OneStore
 
 
 async def test_offsets_are_dense_in_the_order_of_the_calls() -> None:
-    """G3: many at once to several queues: each queue counts its messages without a gap, in order."""
+    """Many concurrent appends to several queues: each queue counts its messages without a gap, in order (G3)."""
     one = OneStore()
     await one.open()
     answers = await asyncio.gather(*(one.append(b"%03d" % n, n % QUEUES, 1 + n % 4) for n in range(150)))
@@ -20,7 +20,7 @@ async def test_offsets_are_dense_in_the_order_of_the_calls() -> None:
 
 
 async def test_an_offset_keeps_its_bytes_over_restarts_crashes_and_retention() -> None:
-    """G3: what was read once at an offset is read there for ever, until retention takes it; it is never used again."""
+    """G3: an offset always has the same bytes until retention deletes them, and is never reused."""
     one = OneStore(settings=replace(SETTINGS, retention_bytes=40_000, retention_interval_ms=1000))
     await one.open()
     known: dict[int, bytes] = {}

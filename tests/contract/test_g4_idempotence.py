@@ -1,4 +1,4 @@
-"""G4: a batch with an idempotence id is stored once, however often it is sent again."""
+"""G4: a batch with an idempotence id is stored once for any number of retries."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from tests.contract.one_store import TOPIC, OneStore, batch, refusal
 
 
 async def test_a_batch_sent_again_answers_its_first_place() -> None:
-    """G4: at once, while the first is on its way, after a restart and after a power cut."""
+    """G4: retries at once, while the first is in progress, after a restart and after a power cut."""
     one = OneStore()
     store = await one.open()
     sent = batch(b"once", 3, producer_id=9)
@@ -21,7 +21,7 @@ async def test_a_batch_sent_again_answers_its_first_place() -> None:
 
 
 async def test_the_last_five_batches_are_remembered() -> None:
-    """G4: a producer may have five batches in flight and send each of them again, in any order."""
+    """G4: a producer may have five batches in flight and retry each of them, in any order."""
     one = OneStore()
     store = await one.open()
     batches = [batch(b"%d" % number, 2, producer_id=9, first_sequence=2 * number) for number in range(8)]
@@ -34,7 +34,7 @@ async def test_the_last_five_batches_are_remembered() -> None:
 
 
 async def test_gaps_and_other_bytes_are_refused_and_not_stored() -> None:
-    """G4: a batch that came too early may be sent again later; a sequence is never used for other bytes."""
+    """A batch that came too early may be retried later; a sequence is never used for other bytes (G4)."""
     one = OneStore()
     store = await one.open()
     await store.append(TOPIC, 0, batch(b"a", 2, producer_id=9))
@@ -48,7 +48,7 @@ async def test_gaps_and_other_bytes_are_refused_and_not_stored() -> None:
 
 
 async def test_queues_and_producers_do_not_share_sequences() -> None:
-    """G4: each (producer, queue) counts for itself."""
+    """G4: each (producer, queue) has its own sequence."""
     one = OneStore()
     store = await one.open()
     for producer_id in (1, 2):

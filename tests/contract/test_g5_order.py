@@ -4,7 +4,7 @@ from tests.contract.pop_store import PopStore, play, texts
 
 
 def test_the_next_of_a_message_group_waits_for_the_one_before() -> None:
-    """Others go on; a restart changes nothing about it."""
+    """Other message groups continue, also after a restart."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a1", "a2", group="a")
@@ -23,7 +23,7 @@ def test_the_next_of_a_message_group_waits_for_the_one_before() -> None:
 
 
 def test_one_who_waits_gets_the_next_of_a_message_group_as_soon_as_it_is_free() -> None:
-    """An acknowledgement wakes him."""
+    """An acknowledgement wakes the waiting consumer."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a1", "a2", group="a")
@@ -38,7 +38,7 @@ def test_one_who_waits_gets_the_next_of_a_message_group_as_soon_as_it_is_free() 
 
 
 def test_a_poisoned_message_gives_way_when_it_is_parked() -> None:
-    """Its message group goes on behind it; the others never stopped."""
+    """Its message group continues with the next message; other groups are not affected."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("poison", "a2", group="a")

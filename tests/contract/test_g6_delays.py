@@ -1,4 +1,4 @@
-"""G6: a delayed message is never visible before its time; a recalled one never; both survive a crash."""
+"""G6: a delayed message is never visible before its time, a recalled one never, also after a crash."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,7 @@ DAY_MS = 86_400_000
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_none_is_early_lost_or_twice_whatever_the_power_does(seed: int) -> None:
-    """G6: sends, recalls, deliveries and power cuts at any moment; in the end each came once, recalled ones never."""
+    """G6: after sends, recalls and power cuts at any moment, each was delivered once, recalled ones never."""
     chance, one = Randomness(seed), DeferredStore()
     await one.open()
     due: dict[bytes, int] = {}
@@ -60,7 +60,7 @@ async def test_none_is_early_lost_or_twice_whatever_the_power_does(seed: int) ->
 
 
 async def test_an_acknowledged_recall_survives_a_power_cut() -> None:
-    """G6: what was recalled stays recalled; what was not comes, also when the power goes while it is delivered."""
+    """G6: recalled messages stay recalled, the others are delivered, also with a power cut during delivery."""
     one = DeferredStore()
     await one.open()
     at_ms = one.clock.now_ms() + 5_000
@@ -95,7 +95,7 @@ async def send_recall_and_deliver(one: DeferredStore, said: Callable[[str, bytes
 
 
 async def test_a_delivery_and_the_end_of_its_timer_cannot_be_torn_apart() -> None:
-    """G6: the power cut at any operation of the disk, with what was not synced arriving in part: once, or not yet."""
+    """G6: after a power cut at any disk operation, with partial unsynced data, each came once or not yet."""
     async for said, seen, _ in power_cuts(send_recall_and_deliver, points=80):
         assert max(seen.values(), default=1) == 1
         for what, body in said:
@@ -107,7 +107,7 @@ async def test_a_delivery_and_the_end_of_its_timer_cannot_be_torn_apart() -> Non
 
 @pytest.mark.parametrize("how", ["its sender went away", "it was acknowledged before the disk had it"])
 async def test_the_only_message_that_waits_is_delivered_in_time(how: str) -> None:
-    """Whoever looks for due messages sleeps for long while there are none, and wakes when one is stored."""
+    """The delivery task sleeps long while there are no due messages, and wakes when one is stored."""
     one = DeferredStore()
     await one.open()
     await one.clock.pass_time(1)
@@ -127,7 +127,7 @@ async def test_the_only_message_that_waits_is_delivered_in_time(how: str) -> Non
 
 
 class SlowStore:
-    """Lets reads of waiting messages, and changes of the state, wait and then do as they are told."""
+    """Delays reads of waiting messages and changes of the state, which then succeed or fail as configured."""
 
     def __init__(self, one: DeferredStore) -> None:
         self.reading, self.changing = asyncio.Event(), asyncio.Event()
@@ -152,7 +152,7 @@ class SlowStore:
 
 @pytest.mark.parametrize("is_refused", [True, False])
 async def test_what_comes_due_while_it_is_recalled_is_delivered_if_the_recall_is_refused(is_refused: bool) -> None:
-    """G6: neither lost until the next start when the disk has no room for the recall, nor visible when it has."""
+    """G6: it is neither lost until the next start if the recall is refused, nor visible if it succeeds."""
     one = DeferredStore()
     await one.open()
     slow = SlowStore(one)
@@ -180,7 +180,7 @@ async def test_what_comes_due_while_it_is_recalled_is_delivered_if_the_recall_is
 async def test_what_is_recalled_while_it_is_read_is_not_delivered_unless_the_recall_is_refused(
     is_refused: bool,
 ) -> None:
-    """G6: a read that fails frees what nobody else works on, and nothing else."""
+    """G6: a failed read releases only the messages that no other task works on."""
     one = DeferredStore()
     await one.open()
     slow = SlowStore(one)
@@ -207,13 +207,13 @@ async def test_what_is_recalled_while_it_is_read_is_not_delivered_unless_the_rec
 
 
 async def test_a_deletion_that_is_refused_costs_no_delayed_message() -> None:
-    """G6, G15: what comes due, or is stored again, while a topic goes is lost only if it goes."""
+    """G6, G15: messages that are due or rewritten during a topic's deletion are lost only if it succeeds."""
     one = DeferredStore()
     await one.open()
     at_ms = one.clock.now_ms() + 2_000
     await one.delays.append(TOPIC, 0, encode([Message(b"a", deliver_at_ms=at_ms)], now_ms=1))
     await one.delays.append(TOPIC, 0, encode([Message(b"b", deliver_at_ms=at_ms + DAY_MS)], now_ms=1))
-    one.store._topics_going.add(TOPIC)  # as while the disk is asked for room
+    one.store._topics_going.add(TOPIC)  # as while disk space is reserved
     await one.clock.pass_time(3)
     with pytest.raises(NotFound):
         await TimerMoves(one.store, clock=one.clock).rescue(2)

@@ -1,4 +1,4 @@
-"""G7: a transactional message is visible if and only if it was committed; an open one is checked, then parked."""
+"""A transactional message is visible if and only if it was committed; an open one is checked, then parked (G7)."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from tests.contract.one_store import QUEUES, TOPIC
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_the_first_verdict_is_final_whatever_the_power_does(seed: int) -> None:
-    """G7: transactions are begun, ended and asked about with power cuts between; each ends as it was first told to."""
+    """G7: with power cuts between begin, end and checks, each transaction ends by the first request."""
     chance, one = Randomness(seed), DeferredStore()
     await one.open()
     numbers: dict[bytes, int] = {}
@@ -55,7 +55,7 @@ async def test_the_first_verdict_is_final_whatever_the_power_does(seed: int) -> 
 
 
 async def test_an_open_transaction_is_asked_about_then_parked_and_asked_about_again() -> None:
-    """G7: three checks, ever further apart; none after that, also after a power cut, until it is resumed."""
+    """G7: there are three checks with growing intervals, and none until it is resumed, also after a power cut."""
     one = DeferredStore()
     await one.open()
     half = await one.transactions.begin(TOPIC, 0, encode([Message(b"x")], now_ms=1), producer_group="p")
@@ -83,7 +83,7 @@ async def test_an_open_transaction_is_asked_about_then_parked_and_asked_about_ag
 
 
 async def test_a_key_that_somebody_else_chose_too_begins_nothing_and_says_so() -> None:
-    """G11: what another one began is not what is answered: its messages would be the ones that are committed."""
+    """G11: a transaction of another request is not returned, because its messages would be committed."""
     one = DeferredStore()
     await one.open()
     batch = encode([Message(b"mine")], now_ms=1)
@@ -100,7 +100,7 @@ async def test_a_key_that_somebody_else_chose_too_begins_nothing_and_says_so() -
 
 
 async def begin_and_end(one: DeferredStore, said: Callable[[str, bytes], None]) -> None:
-    """Transactions that are committed, rolled back and left alone in turn."""
+    """Transactions that are committed, rolled back and left open in turn."""
     for number in range(12):
         body = b"%d" % number
         half = await one.transactions.begin(
@@ -115,7 +115,7 @@ async def begin_and_end(one: DeferredStore, said: Callable[[str, bytes], None]) 
 
 
 async def test_a_commit_and_its_messages_cannot_be_torn_apart() -> None:
-    """G7: the power cut at any operation of the disk: all messages of a commit or none, and none stays open as well."""
+    """G7: after a power cut at any disk operation, a commit has all messages or none, and is not open as well."""
     async for said, seen, one in power_cuts(begin_and_end, points=80):
         assert set(seen.values()) <= {2}
         still_open = {b"%d" % (half.number // 2) for half in one.store.halves.listed()}
@@ -132,9 +132,9 @@ async def test_a_commit_and_its_messages_cannot_be_torn_apart() -> None:
 
 
 async def test_who_gave_up_waiting_for_a_key_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """G7: whoever is called off while another one is begun under its key was not accepted, and leaves nothing behind.
+    """G7: a request cancelled while another one begins under its key is not accepted, and leaves nothing behind.
 
-    It began one all the same once the other was refused, of which no producer knew.
+    A former version still began a transaction after the other was refused, which no producer knew.
     """
     one = DeferredStore()
     store = await one.open()

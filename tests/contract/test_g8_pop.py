@@ -1,4 +1,4 @@
-"""G8: an unacknowledged message comes back within its invisible duration and one second; an acknowledged one never."""
+"""An unacknowledged message is redelivered within its invisible duration plus one second, others never (G8)."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from tests.contract.pop_store import GROUP, INVISIBLE_MS, PopStore, attempts, pa
 
 
 def test_what_nobody_acknowledges_comes_back_to_one_who_waits() -> None:
-    """The waiting pop is answered when the lease ends, not when it next looks."""
+    """The waiting pop is answered when the lease ends, not at a later poll."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")
@@ -41,7 +41,7 @@ def test_what_is_acknowledged_never_comes_back_even_after_power_cuts() -> None:
 
 
 def test_a_new_message_wakes_one_who_waits_at_once() -> None:
-    """In whichever queue it is stored."""
+    """A message in any queue wakes it."""
 
     async def scenario(it: PopStore) -> None:
         waiting = it.popping()
@@ -54,7 +54,7 @@ def test_a_new_message_wakes_one_who_waits_at_once() -> None:
 
 
 def test_a_message_given_back_without_delay_goes_to_one_who_waits_at_once() -> None:
-    """Nack with delay 0."""
+    """A nack with delay 0 redelivers at once."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -69,7 +69,7 @@ def test_a_message_given_back_without_delay_goes_to_one_who_waits_at_once() -> N
 
 
 def test_a_message_given_back_with_a_delay_comes_after_it_also_over_a_restart() -> None:
-    """Neither earlier nor much later."""
+    """The message is redelivered neither earlier nor much later."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -82,7 +82,7 @@ def test_a_message_given_back_with_a_delay_comes_after_it_also_over_a_restart() 
 
 
 def test_an_acknowledgement_over_a_power_cut_that_took_the_lease_counts() -> None:
-    """Nobody else has the message, so the consumer's work is not done twice."""
+    """No other consumer has the message, so the consumer's work is not repeated."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -95,7 +95,7 @@ def test_an_acknowledgement_over_a_power_cut_that_took_the_lease_counts() -> Non
 
 
 def test_a_late_acknowledgement_of_what_another_has_now_is_refused() -> None:
-    """And the other's counts."""
+    """The acknowledgement of the other consumer counts."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -109,7 +109,7 @@ def test_a_late_acknowledgement_of_what_another_has_now_is_refused() -> None:
 
 
 def test_a_renewed_lease_stays_with_its_consumer() -> None:
-    """Ten times as long as the invisible duration, without another delivery."""
+    """It is processed for ten times the invisible duration, without another delivery."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -125,7 +125,7 @@ def test_a_renewed_lease_stays_with_its_consumer() -> None:
 
 
 def test_many_who_wait_share_what_arrives() -> None:
-    """Each is woken while there is something left."""
+    """Each waiting pop is woken while messages are left."""
 
     async def scenario(it: PopStore) -> None:
         waiting = [it.popping(2, invisible_ms=600_000) for _ in range(5)]
@@ -142,7 +142,7 @@ def test_many_who_wait_share_what_arrives() -> None:
 
 
 def test_one_who_goes_away_while_waiting_takes_nothing_with_him() -> None:
-    """The next one gets the message."""
+    """The next waiting pop gets the message."""
 
     async def scenario(it: PopStore) -> None:
         first = it.popping()
@@ -156,7 +156,7 @@ def test_one_who_goes_away_while_waiting_takes_nothing_with_him() -> None:
 
 
 def test_no_more_is_in_flight_than_the_group_allows() -> None:
-    """And it says so; what is acknowledged makes room at once."""
+    """The answer gives the reason; each acknowledgement makes space at once."""
 
     async def scenario(it: PopStore) -> None:
         await it.send(*"abcdef")
@@ -173,7 +173,7 @@ def test_no_more_is_in_flight_than_the_group_allows() -> None:
 
 
 def test_an_offset_set_by_an_operator_begins_the_group_anew() -> None:
-    """Back to the first message, whatever was finished."""
+    """It starts again at the first message, also if messages were finished."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")
@@ -185,7 +185,7 @@ def test_an_offset_set_by_an_operator_begins_the_group_anew() -> None:
 
 
 def test_messages_that_retention_took_are_passed_over() -> None:
-    """The group goes on with what is there."""
+    """The group continues with the remaining messages."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -205,7 +205,7 @@ def test_messages_that_retention_took_are_passed_over() -> None:
 
 
 def test_a_pop_asked_again_by_its_id_gets_the_same_messages_as_the_same_attempt() -> None:
-    """The answer was lost on its way; what is finished meanwhile is not in it."""
+    """The answer was lost; messages finished meanwhile are not in the repeated one."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b", "c")

@@ -21,7 +21,7 @@ from tests.contract.pop_store import DEAD_LETTERS, GROUP, PopStore, play, texts
 
 
 def test_the_last_failed_attempt_parks_the_message_with_everything_one_asks() -> None:
-    """E-172, B-129: reason, attempts, last error, consumer and where it came from; and it is not delivered again."""
+    """E-172: it has reason, attempts, last error, consumer and origin, and the message is not delivered again."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("before", queue_id=1)
@@ -59,7 +59,7 @@ def test_the_last_failed_attempt_parks_the_message_with_everything_one_asks() ->
 
 
 def test_a_plain_message_is_parked_with_no_more_than_it_has() -> None:
-    """What a message has not, neither time nor priority, its dead letter says nothing about."""
+    """Absent fields of a message, such as time and priority, are absent in its dead letter."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -84,14 +84,14 @@ def test_a_plain_message_is_parked_with_no_more_than_it_has() -> None:
     ],
     ids=[
         "plain",
-        "as many properties as there may be",
-        "as long texts as there may be",
-        "as large as there may be",
+        "maximum number of properties",
+        "maximum size of texts",
+        "maximum size of a message",
         "many keys",
     ],
 )
 def test_whatever_a_message_holds_and_its_consumer_says_it_is_parked(sent: Message) -> None:
-    """G9: an error of several lines, of any length; with everything the message had, and sent again from there."""
+    """G9: a dead letter has an error of any length and all fields of the message, and can be resent."""
 
     async def scenario(it: PopStore) -> None:
         await it.store.append(TOPIC, 0, encode([sent], now_ms=1))
@@ -112,7 +112,7 @@ def test_whatever_a_message_holds_and_its_consumer_says_it_is_parked(sent: Messa
 
 
 def test_what_was_parked_while_somebody_waited_to_park_it_is_parked_once() -> None:
-    """G9: a request that waits for the disk finds, when its turn has come, that another one has parked its message."""
+    """G9: a request that waited for the disk finds that another one has parked its message meanwhile."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b", "c")
@@ -128,7 +128,7 @@ def test_what_was_parked_while_somebody_waited_to_park_it_is_parked_once() -> No
 
 
 def test_parking_twice_at_once_makes_one_dead_letter_and_both_hear_of_its_end() -> None:
-    """G9: who asks for what is being parked already waits for the end of that, be it good or bad."""
+    """G9: a request for a message that is being parked waits for the result, success or failure."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")
@@ -147,7 +147,7 @@ def test_parking_twice_at_once_makes_one_dead_letter_and_both_hear_of_its_end() 
 
 
 def test_leases_that_run_out_count_as_attempts() -> None:
-    """A handler that kills its process parks the message in the end."""
+    """A handler that crashes its process gets the message parked in the end."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -162,7 +162,7 @@ def test_leases_that_run_out_count_as_attempts() -> None:
 
 
 def test_giving_back_without_counting_never_parks() -> None:
-    """A consumer that stops, or whose database is away, gives messages back as if they had never been delivered."""
+    """A consumer that stops, or lost its database, releases messages without counting an attempt."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -175,7 +175,7 @@ def test_giving_back_without_counting_never_parks() -> None:
 
 
 def test_without_a_dead_letter_topic_the_message_stays_and_the_pop_asks_for_one() -> None:
-    """Nothing is dropped, nothing else stops."""
+    """No message is dropped, and others are delivered."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")
@@ -193,7 +193,7 @@ def test_without_a_dead_letter_topic_the_message_stays_and_the_pop_asks_for_one(
 
 
 def test_a_message_that_says_at_length_where_it_lay_is_parked_too() -> None:
-    """G9: what its producer made up is no name, and does not count twice."""
+    """G9: a property that the producer set is not used as a name, and does not count twice."""
 
     async def scenario(it: PopStore) -> None:
         made_up = {"RETRY_TOPIC": "x" * (TEXT_BYTES_MAX - 100), "ORIGIN_MESSAGE_ID": "y"}
@@ -211,7 +211,7 @@ def test_a_message_that_says_at_length_where_it_lay_is_parked_too() -> None:
 @pytest.mark.parametrize("is_cut", [False, True])
 @pytest.mark.parametrize("attempts_max", [1, 3])
 def test_a_groups_first_dead_letter_says_why_too(attempts_max: int, is_cut: bool) -> None:
-    """G9: its topic is made when there is something to park; what the last try said is kept until then."""
+    """The dead-letter topic is created when a message must be parked; its last error is kept until then (G9)."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -233,7 +233,7 @@ def test_a_groups_first_dead_letter_says_why_too(attempts_max: int, is_cut: bool
 
 
 def test_a_power_cut_while_parking_neither_loses_nor_doubles() -> None:
-    """The copy and the group's being done with the message are one frame."""
+    """The dead letter and the message's ack are one frame."""
 
     async def scenario(it: PopStore) -> None:
         for seed in range(6):
@@ -251,7 +251,7 @@ def test_a_power_cut_while_parking_neither_loses_nor_doubles() -> None:
 
 
 def test_dead_letters_are_counted_by_topic_and_group() -> None:
-    """B-101: the count that operators see is that of the letters."""
+    """The operators' count is the number of dead letters."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")

@@ -1,4 +1,4 @@
-"""G15, B-085: what is kept of groups goes by a due deletion or by silence, and by nothing that is merely absent."""
+"""G15: the data of a group end only by a due deletion or by inactivity, never because other data are absent."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ RETENTION_MS = 30 * DAY_MS
 
 
 def said(*groups: str, directory_id: str = OWN, by_use: tuple[str, ...] = (), **more: object) -> pb.WatchRoutesResponse:
-    """What a name server says of groups."""
+    """A name server's answer about groups."""
     declared = [topic_pb2.Group(name=name) for name in groups]
     used = [topic_pb2.Group(name=name, by_use=True) for name in by_use]
     fields: dict[str, object] = {"snapshot": True, "version": 9} | more
@@ -35,14 +35,14 @@ def due(name: str, version: int, deleted_at_ms: int) -> list[group_deletion_pb2.
 
 @dataclass(slots=True)
 class Groups:
-    """A store in which groups have left everything that is kept of one."""
+    """A store with all kinds of data of groups."""
 
     one: OneStore = field(default_factory=OneStore)
     lives: GroupLives = field(init=False)
     is_following: bool = True
 
     async def open(self, *names: str) -> "Groups":
-        """Open it, hear an empty directory, and have groups use it."""
+        """Open it, receive an empty directory, and have groups use it."""
         await self.one.open()
         self.follow()
         await self.lives.apply(said())
@@ -51,13 +51,13 @@ class Groups:
         return self
 
     def follow(self) -> None:
-        """Look at groups of the store as it is now."""
+        """Use the groups of the current store."""
         self.lives = GroupLives(
             self.one.store, self.one.clock, retention_ms=RETENTION_MS, following=lambda: self.is_following
         )
 
     async def use(self, name: str) -> None:
-        """A group commits, locks, pops, gives back, and says how it consumes."""
+        """A group commits, locks, pops, nacks, and sets its delivery mode."""
         store = self.one.store
         await store.modes.use(TOPIC, name, Mode.OFFSETS)
         await store.offsets.commit(TOPIC, name, {0: 4, 1: 7})
@@ -67,7 +67,7 @@ class Groups:
         await store.change(SentBack(TOPIC, name, 1, ((9, 0),)))
 
     def kept(self) -> dict[str, int]:
-        """Group to how many tables know it."""
+        """Group to the number of tables that contain it."""
         state = self.one.store.engine.state
         places = [place for table in (state.pops, state.sent_back) for place in table._topics.get(TOPIC, {})]
         names = [name for table in (state.offsets, state.locks, state.modes) for name in table._topics.get(TOPIC, {})]
@@ -75,7 +75,7 @@ class Groups:
         return {name: names.count(name) for name in sorted(names)}
 
     def passes(self, days: float) -> None:
-        """Time goes by."""
+        """Let time pass."""
         self.one.clock.advance(days * 86_400)
 
 
@@ -87,7 +87,7 @@ ENDS: dict[str, Callable[[Groups], object]] = {
 
 
 async def test_a_due_deletion_drops_everything_of_the_group_once() -> None:
-    """B-085: told again it ends no group of the name that was there later; nor does it after a restart."""
+    """A repeated deletion does not end a later group of the same name, also after a restart."""
     groups = await Groups().open("g", "other")
     groups.passes(1)
     at_ms = groups.one.clock.now_ms()
@@ -109,7 +109,7 @@ async def test_a_due_deletion_drops_everything_of_the_group_once() -> None:
 
 
 async def test_what_is_used_after_the_deletion_stays() -> None:
-    """B-085: by a commit, by a lock that is held, and by one that is on its way to the disk as the deletion comes."""
+    """A commit, a held lock, and a lock that is being written during the deletion keep the group."""
     groups = await Groups().open("used", "held", "left")
     groups.passes(1)
     at_ms = groups.one.clock.now_ms()
@@ -123,7 +123,7 @@ async def test_what_is_used_after_the_deletion_stays() -> None:
 
 
 async def test_silence_forgets_of_no_dead_letter_that_it_was_sent_again() -> None:
-    """G15: nobody declares what is kept of that, and dead letters may lie for longer than groups are remembered."""
+    """G15: dead-letter data are not declared, and dead letters may be kept longer than inactive groups."""
     groups = await Groups().open("silent")
     await groups.one.store.change(PopFinished(TOPIC, f"{REPLAY_PREFIX}silent", 0, FinishReason.REPLAYED, ((0, 5),)))
     await groups.lives.look()
@@ -138,7 +138,7 @@ async def test_silence_forgets_of_no_dead_letter_that_it_was_sent_again() -> Non
 
 @pytest.mark.parametrize("end", ENDS)
 async def test_silence_ends_what_nobody_declared(end: str) -> None:
-    """B-085: a replay of the log says the same; a group that only reads is not silent."""
+    """A replay of the log has the same result; a group that only reads is not inactive."""
     groups = await Groups().open("silent", "reader", "holder")
     before: object = None
     for _ in range(32):
@@ -167,7 +167,7 @@ NEVER: dict[str, list[pb.WatchRoutesResponse]] = {
 
 @pytest.mark.parametrize("heard", NEVER.values(), ids=NEVER.keys())
 async def test_a_group_that_is_absent_now_and_was_declared_stays(heard: list[pb.WatchRoutesResponse]) -> None:
-    """G15, B-085: whoever declared it may have another name server now; years of silence end nothing then."""
+    """Its owner may have another name server now, so that years of inactivity do not end it (G15)."""
     groups = await Groups().open("g", "by use")
     for message in heard:
         await groups.lives.apply(message)
@@ -180,7 +180,7 @@ async def test_a_group_that_is_absent_now_and_was_declared_stays(heard: list[pb.
 
 
 async def test_nobody_is_silent_for_an_enode_that_hears_no_directory() -> None:
-    """G15, B-085: it may have missed that somebody declared the group."""
+    """G15: it may have missed the declaration of the group."""
     groups = await Groups().open("g")
     groups.is_following = False
     groups.passes(40)

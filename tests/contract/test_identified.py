@@ -1,4 +1,4 @@
-"""A message with an id of the application's is stored once within the window, whoever sends it again, over crashes."""
+"""A message with an application's id is stored once within the window, for retries of any client, over crashes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ async def _bodies(one: DeferredStore, queue_id: int = 0) -> list[bytes]:
 
 
 def test_a_duplicate_is_answered_with_the_first_place() -> None:
-    """G4: in the same batch, in a later one beside new messages, to another queue, at the same time, after a crash."""
+    """G4: retries in the same batch, in a later one, to another queue, at the same time, and after a crash."""
     clock = VirtualClock()
 
     async def scenario() -> None:
@@ -77,7 +77,7 @@ def test_a_duplicate_is_answered_with_the_first_place() -> None:
 
 
 def test_who_sends_what_another_is_refused_for_is_not_refused_with_that() -> None:
-    """G11: the other request failed as a whole; of this one a message is stored, and it may be sent again at once."""
+    """The other request failed as a whole; a message of this one is stored, and it may be retried at once (G11)."""
     clock = VirtualClock()
 
     class RefusingFirst(Intake):
@@ -110,7 +110,7 @@ def test_who_sends_what_another_is_refused_for_is_not_refused_with_that() -> Non
 
 
 def test_delayed_messages_have_ids_as_well() -> None:
-    """The second one is the first one's number among those that wait; one message is delivered."""
+    """The second send gets the number of the first delayed message; one message is delivered."""
     clock = VirtualClock()
 
     async def scenario() -> None:
@@ -130,7 +130,7 @@ def test_delayed_messages_have_ids_as_well() -> None:
 
 
 def test_power_cuts_at_any_point_store_an_id_once() -> None:
-    """Cut at any operation of the disk and sent again: each id is there once, and keeps the place it was told."""
+    """After a power cut at any disk operation and a retry, each id is stored once, at the place of its answer."""
     clock = VirtualClock()
     told: list[tuple[int, str, int]] = []
     memory = MemoryDisk(record=True)

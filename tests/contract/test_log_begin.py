@@ -1,4 +1,4 @@
-"""The log knows where it begins: nothing is missing in its middle, and a missing file is not taken for a deletion."""
+"""The log records its beginning: it has no gaps, and a missing file is not treated as a deletion."""
 
 from dataclasses import replace
 
@@ -22,14 +22,14 @@ async def _filled(one: OneStore, batches: int = 60) -> None:
 
 
 async def _retained(one: OneStore) -> None:
-    """Let retention have its round."""
+    """Run retention once."""
     await one.clock.pass_time(1.5)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("good_ones", [0, 1, 2, 3, 4])
 def test_a_failed_removal_leaves_no_hole_and_the_range_never_goes_back(good_ones: int, *, is_clean: bool) -> None:
-    """B-024: EIO for one file of several that go: after a restart the range begins where it did, without damage."""
+    """EIO for one of several files being deleted: after a restart the range is the same, without damage."""
     one = OneStore(settings=RETAINING)
 
     async def scenario() -> None:
@@ -56,7 +56,7 @@ def test_a_failed_removal_leaves_no_hole_and_the_range_never_goes_back(good_ones
 @pytest.mark.parametrize("has_retained", [True, False])
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_first_segment_that_is_missing_is_named_as_loss(*, has_retained: bool, is_clean: bool) -> None:
-    """B-026: a file removed by hand is damage with its range, DATA_LOSS to readers; what retention took is not."""
+    """A file removed by hand is damage with its range, DATA_LOSS to readers; files deleted by retention are not."""
     one = OneStore(settings=RETAINING if has_retained else SETTINGS)
 
     async def scenario() -> None:
@@ -103,7 +103,7 @@ def test_a_first_segment_that_is_missing_is_named_as_loss(*, has_retained: bool,
 )
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_stray_file_is_ignored_and_costs_nothing(name: str, content: Buffer, *, is_clean: bool) -> None:
-    """B-026: a file that bears a segment's name and is none stays where it is; every message is there."""
+    """A file that has a segment's name but is no segment is not touched, and every message is kept."""
     one = OneStore()
 
     async def scenario() -> None:

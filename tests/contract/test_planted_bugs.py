@@ -12,7 +12,7 @@ POINTS_MAX = 1500
 
 @pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopping after every few operations shows the bug, and says what is wrong."""
+    """Stopping after every few operations shows the bug, and the report names the failure."""
     plant(monkeypatch)
     with pytest.raises(Broken, match=BUGS[plant]):
         enumerate_points(SOONEST.get(plant, 1), points_max=POINTS_MAX, every=5, variants=3, lives=0)
@@ -20,7 +20,7 @@ def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("plant", BUGS_OF_A_FAILING_DISK, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_of_a_failing_disk_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-025: power cuts after a failed flush and a restart show the bug."""
+    """Power cuts after a failed flush and a restart show the bug."""
     plant(monkeypatch)
     with pytest.raises(Broken, match=BUGS_OF_A_FAILING_DISK[plant]):
         enumerate_failed_flushes(1, runs=12)

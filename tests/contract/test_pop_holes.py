@@ -1,4 +1,4 @@
-"""Groups that pop cross a hole of a queue in one step, however long it is."""
+"""Groups that pop cross a hole of any length in a queue in one step."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.contract.pop_store import GROUP, PopStore, play, texts
 
 @pytest.mark.parametrize("length", [1, 100_000, (1 << 32) - 1, 1 << 32, 5 << 32])
 def test_a_hole_is_crossed_in_one_step(length: int) -> None:
-    """B-087: it costs the log one change, not one an offset, also when no range can count it; a restart knows it."""
+    """It costs the log one change, not one per offset, also if no range can count it, and survives a restart."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("before")
@@ -35,7 +35,7 @@ def test_a_hole_is_crossed_in_one_step(length: int) -> None:
 
 @pytest.mark.parametrize("length", [1, 100_000])
 def test_a_hole_is_crossed_in_order_while_a_message_before_it_is_worked_on(length: int) -> None:
-    """The enode looked for the hole's message groups for ever, in one turn of its loop, and wrote each look down."""
+    """A former enode searched for the hole's message groups without end, and logged each change, in one loop turn."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("before", group="a")

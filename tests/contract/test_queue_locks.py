@@ -1,4 +1,4 @@
-"""Queue locks are in the log: whoever was granted one still has it after any restart, under the same generation."""
+"""Queue locks are in the log: their owners still have them after any restart, with the same generation."""
 
 from dataclasses import replace
 
@@ -11,12 +11,12 @@ from tests.contract.one_store import SETTINGS, TOPIC, OneStore
 
 
 def wish(queue_id: int, owner: str) -> LockRequest:
-    """A wish for the lock of one queue."""
+    """A request for the lock of one queue."""
     return LockRequest((TOPIC, "g", queue_id), owner, f"session of {owner}")
 
 
 async def test_granted_locks_survive_stops_and_power_cuts() -> None:
-    """E-127, E-131: an owner that was told so is the owner after it, whatever was not flushed; others are refused."""
+    """A confirmed owner is still the owner, also if data were not flushed; others are refused (E-127, E-131)."""
     one = OneStore()
     await one.open()
     owners: dict[int, tuple[str, int]] = {}
@@ -38,7 +38,7 @@ async def test_granted_locks_survive_stops_and_power_cuts() -> None:
 
 
 async def test_an_offset_under_a_lock_that_this_log_never_gave_is_not_stored() -> None:
-    """G2: it was of a log that is lost, or of a topic of the same name that is no more."""
+    """G2: it came from a lost log, or from a deleted topic of the same name."""
     one = OneStore()
     store = await one.open()
     with pytest.raises(Fenced):
@@ -51,7 +51,7 @@ async def test_an_offset_under_a_lock_that_this_log_never_gave_is_not_stored() -
 
 
 async def test_a_reset_is_whole_or_not_at_all() -> None:
-    """E-191: after a power cut the offset and the generation that fences the owner off are both there."""
+    """E-191: after a power cut both the offset and the generation that fences the owner are kept."""
     one = OneStore(settings=replace(SETTINGS, retention_bytes=20_000, retention_interval_ms=1000))
     store = await one.open()
     [granted] = await store.locks.take([wish(0, "a")])

@@ -1,4 +1,4 @@
-"""Every number that somebody chooses has a range: of each setting of each role, and of each request's field."""
+"""Every number of users has a range: each setting of each role, and each field of a request."""
 
 import asyncio
 import dataclasses
@@ -33,13 +33,13 @@ NUMBERS = {
 }
 DEFECTS = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 WAIT_S = 3.0
-"""A call that goes on for so long was taken."""
+"""A call that still runs after this time was accepted."""
 STARTED_ELSEWHERE = {"store.segment_bytes", "watchers_max", "member", "members"}
-"""A file of two gigabytes shows nothing, a number is a member's, an enode and a snode are two watchers."""
+"""Not tested here: a file of two gigabytes, a replica's number, and watchers, of which an enode and a snode are two."""
 NEEDED = {"member": {"member_listen_address": "127.0.0.1:0"}}
 NEEDED["workers"] = {"redis_url": "redis://localhost:6379"}
 NEEDED["members"] = NEEDED["member"] | {"member": "2"}
-"""What must be given beside a setting so that each of its numbers can be meant."""
+"""The other settings that are required for all values of a setting."""
 
 
 def numbers_of(cls: Any, prefix: str = "") -> set[str]:
@@ -63,13 +63,13 @@ def beyond(allowed: Range, default: object) -> tuple[float, float]:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_every_number_among_the_settings_has_a_range(role: str) -> None:
-    """A setting without one would be found out by what it breaks."""
+    """A setting without a range would only be noticed by its damage."""
     assert numbers_of(ROLES[role]) == set(ranges(ROLES[role]))
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_the_ends_of_a_range_are_taken_and_what_is_beyond_is_refused_by_name(role: str) -> None:
-    """The error names the setting and what was expected."""
+    """The error names the setting and its range."""
     loading = ROLES[role].load
     for name, allowed in ranges(ROLES[role]).items():
         needed = NEEDED.get(name, {})
@@ -87,7 +87,7 @@ def test_the_ends_of_a_range_are_taken_and_what_is_beyond_is_refused_by_name(rol
 
 @pytest.mark.parametrize("end", ["least", "most"])
 async def test_every_role_starts_with_the_ends_of_its_ranges(end: str, tmp_path: Path) -> None:
-    """All numbers at once at their least, or at their greatest: processes start, and say so to each other."""
+    """With all numbers at their minimum, or at their maximum, the processes start and find each other."""
     chosen: dict[str, dict[str, Any]] = {}
     for role, cls in ROLES.items():
         for name, allowed in ranges(cls).items():
@@ -112,7 +112,7 @@ METHODS: list[tuple[str, MethodDescriptor]] = [
 
 
 def with_extremes(made: Message, topic_id: int, path: tuple[str, ...] = ()) -> Iterator[tuple[str, int]]:
-    """(dotted name, number) of each field with a unit in a request and what is in it, with the ends of its type."""
+    """(dotted name, number) of each field with a unit in a request and its messages, with the limits of its type."""
     for field in made.DESCRIPTOR.fields:
         name = ".".join((*path, field.name))
         if field.message_type is not None and not field.message_type.GetOptions().map_entry and len(path) < 4:
@@ -163,7 +163,7 @@ async def answered(cluster: Cluster, role: str, method: MethodDescriptor, reques
 
 
 async def test_no_number_in_a_request_is_a_defect(tmp_path: Path) -> None:
-    """The least and the greatest number that a field with a unit can hold: taken or refused, and never Internal."""
+    """The minimum and maximum of each field with a unit are accepted or refused, and never cause Internal."""
     wrong: list[str] = []
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(300):
         topic_id = (await cluster.create_topic("t", queues=1)).topic_id

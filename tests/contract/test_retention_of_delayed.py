@@ -1,4 +1,4 @@
-"""Retention beside delayed messages: what waits stays, and holds nothing else up."""
+"""Retention with delayed messages: they are kept, and do not block the deletion of others."""
 
 import asyncio
 from dataclasses import replace
@@ -15,7 +15,7 @@ SMALL = replace(SETTINGS, retention_bytes=RETENTION_BYTES, retention_interval_ms
 
 
 async def fill(one: DeferredStore, size_bytes: int) -> None:
-    """Let the log grow by so many bytes of plain messages."""
+    """Let the log grow by this size of plain messages."""
     for _ in range(size_bytes // 2_000):
         await one.append(bytes(2_000))
     await one.store.engine.appender.flush()
@@ -23,7 +23,7 @@ async def fill(one: DeferredStore, size_bytes: int) -> None:
 
 
 async def delay(one: DeferredStore, count: int, after_ms: int, body_bytes: int = 100) -> list[bytes]:
-    """Delay so many messages, each for a different queue in turn; returns their bodies."""
+    """Delay this number of messages, for the queues in turn; returns their bodies."""
     due_ms, bodies = one.clock.now_ms() + after_ms, [b"%06d" % row + bytes(body_bytes) for row in range(count)]
     for row, body in enumerate(bodies):
         batch = encode([Message(body, deliver_at_ms=due_ms + row)], now_ms=1)
@@ -32,7 +32,7 @@ async def delay(one: DeferredStore, count: int, after_ms: int, body_bytes: int =
 
 
 async def delayed_bodies(one: DeferredStore, bodies: list[bytes]) -> list[bytes]:
-    """Which of these can be read from the queues, sorted."""
+    """The bodies that can be read from the queues, sorted."""
     found = []
     for queue_id in range(QUEUES):
         offset = one.store.describe_queues(TOPIC)[queue_id].begin_offset
@@ -44,7 +44,7 @@ async def delayed_bodies(one: DeferredStore, bodies: list[bytes]) -> list[bytes]
 
 @pytest.mark.parametrize("seconds", [5.0, 0.0, 14.0])
 async def test_what_is_due_soon_holds_no_segment(seconds: float) -> None:
-    """B-086: messages due within seconds are in memory already; their segments go all the same, and each comes once."""
+    """Messages due within seconds are already in memory; their segments are still deleted, and each comes once."""
     one = DeferredStore(settings=SMALL)
     await one.open()
     bodies = await delay(one, 20, 16_000)
@@ -64,7 +64,7 @@ async def test_what_is_due_soon_holds_no_segment(seconds: float) -> None:
 
 
 async def test_what_comes_due_while_it_is_moved_comes_once() -> None:
-    """B-086: again and again segments go while messages in them are being delivered."""
+    """Segments are deleted repeatedly while their messages are being delivered."""
     one = DeferredStore(settings=SMALL)
     await one.open()
     bodies = await delay(one, 60, 4_000)
@@ -84,7 +84,7 @@ async def test_what_comes_due_while_it_is_moved_comes_once() -> None:
 
 
 async def test_what_is_moved_while_it_is_read_is_not_taken_for_damaged() -> None:
-    """G6: their segment went between the look and the read; they came after the next start, or never."""
+    """Their segment is deleted between search and read. Without a remedy they came after a restart or never (G6)."""
     one = DeferredStore(settings=replace(SMALL, recent_bytes=0))
     await one.open()
     bodies = await delay(one, 20, 30_000)
@@ -112,7 +112,7 @@ async def test_what_is_moved_while_it_is_read_is_not_taken_for_damaged() -> None
 
 
 async def test_more_waits_than_the_log_may_hold() -> None:
-    """B-086: messages that wait and take more than retention leaves are stored again only as the log grows."""
+    """Waiting messages that exceed the retention size are rewritten only as the log grows."""
     one = DeferredStore(settings=SMALL)
     await one.open()
     await delay(one, 60, 86_400_000, body_bytes=1_500)
@@ -124,7 +124,7 @@ async def test_more_waits_than_the_log_may_hold() -> None:
     for _ in range(20):
         await keeping.retain()
         await one.clock.pass_time(1)
-    assert appender.appended_position - begun < 8_192, "nothing new came, and all is written again"
+    assert appender.appended_position - begun < 8_192, "there were no new messages, and all was rewritten"
     await fill(one, 4 * RETENTION_BYTES)
     before = keeping.deleted_segments
     await keeping.retain()

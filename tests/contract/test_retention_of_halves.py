@@ -1,4 +1,4 @@
-"""Retention beside open transactions: they keep what became of them, and hold nothing else up."""
+"""Retention with open transactions: they keep their state, and do not block the deletion of others."""
 
 import asyncio
 from dataclasses import replace
@@ -21,7 +21,7 @@ BELOW_ALL = 1 << 40
 
 
 async def begun(one: DeferredStore, count: int, **asked: int) -> list[HalfOpen]:
-    """Open transactions, the bodies of which are their numbers."""
+    """Open transactions; each body is the transaction's number."""
     return [
         await one.transactions.begin(TOPIC, 0, encode([Message(b"%d" % row)], now_ms=1), producer_group="p", **asked)
         for row in range(count)
@@ -29,13 +29,13 @@ async def begun(one: DeferredStore, count: int, **asked: int) -> list[HalfOpen]:
 
 
 def same(one: DeferredStore, half: HalfOpen) -> tuple[int, bool]:
-    """How often its producers were asked, and whether it is parked."""
+    """The number of checks, and whether it is parked."""
     now = one.store.halves.open[half.number]
     return now.checks, now.parked
 
 
 async def test_what_is_checked_parked_and_resumed_while_others_are_moved_stays_so() -> None:
-    """G7: a transaction that was parked while its segment's others were stored again was asked about never more."""
+    """G7: without a remedy a transaction parked during the rewrite of its segment was never checked again."""
     one = DeferredStore()
     await one.open()
     halves = await begun(one, 40)
@@ -63,7 +63,7 @@ async def test_what_is_checked_parked_and_resumed_while_others_are_moved_stays_s
 
 
 async def test_transactions_that_are_moved_share_flushes() -> None:
-    """Thousands of open ones hold up the deletion of a segment for seconds, not for as many flushes."""
+    """Thousands of open transactions delay the deletion of a segment for seconds, not by one flush each."""
     one = DeferredStore()
     await one.open()
     await begun(one, 40)
@@ -76,7 +76,7 @@ async def test_transactions_that_are_moved_share_flushes() -> None:
 
 
 async def test_a_verdict_beside_a_move_a_check_and_another_verdict_is_the_only_one() -> None:
-    """G7: everything at once, over and over; what was said first stays, and what is committed comes once."""
+    """Under repeated concurrent requests the first decision stays, and committed messages come once (G7)."""
     one = DeferredStore()
     await one.open()
     halves = await begun(one, 30)
@@ -105,7 +105,7 @@ async def test_a_verdict_beside_a_move_a_check_and_another_verdict_is_the_only_o
 
 
 async def test_what_has_ended_is_not_kept_until_its_check_would_have_come() -> None:
-    """A producer that asks for late checks costs no memory for what it has ended."""
+    """A producer that requests late checks needs no memory for its ended transactions."""
     one = DeferredStore()
     await one.open()
     for half in await begun(one, ENDED_DUE_MAX // 40, check_after_ms=7 * 86_400_000):
@@ -119,7 +119,7 @@ async def test_what_has_ended_is_not_kept_until_its_check_would_have_come() -> N
 
 
 async def test_a_topic_that_goes_takes_its_transactions_with_it_and_none_comes_back() -> None:
-    """G7, G11: a commit says that nothing is visible, a check stores nothing, and retention goes on."""
+    """G7, G11: a commit reports that no message is visible, a check stores nothing, and retention continues."""
     one = DeferredStore()
     await one.open()
     halves = await begun(one, 3)
@@ -137,7 +137,7 @@ async def test_a_topic_that_goes_takes_its_transactions_with_it_and_none_comes_b
 
 
 async def test_a_transaction_that_outlived_its_topic_is_checked_no_more() -> None:
-    """One that a former version stored again behind the end of its topic; an operator can still roll it back."""
+    """A former version rewrote it after the deletion of its topic; an operator can still roll it back."""
     one = DeferredStore()
     await one.open()
     [half] = await begun(one, 1)
@@ -152,12 +152,12 @@ async def test_a_transaction_that_outlived_its_topic_is_checked_no_more() -> Non
 
 
 async def test_a_commit_beside_a_deletion_that_was_refused_can_be_said_again() -> None:
-    """G7: what is not visible was not committed."""
+    """G7: messages that are not visible were not committed."""
     one = DeferredStore()
     await one.open()
     [half] = await begun(one, 1)
     one.disk.full_after(0)
-    one.store._topics_going.add(TOPIC)  # as while the disk is asked for room
+    one.store._topics_going.add(TOPIC)  # as while disk space is reserved
     with pytest.raises(OrtooError) as refused:
         await one.transactions.end(TOPIC, half.number, Verdict.COMMITTED, Source.PRODUCER)
     assert not isinstance(refused.value, Overloaded)
@@ -170,7 +170,7 @@ async def test_a_commit_beside_a_deletion_that_was_refused_can_be_said_again() -
 
 
 async def test_a_transaction_whose_bytes_are_damaged_holds_no_segment() -> None:
-    """G12: it stays open, is said to be lost, and can be rolled back; the others are stored again as ever."""
+    """It stays open, is reported as lost, and can be rolled back; the others are rewritten as usual (G12)."""
     one = DeferredStore(settings=replace(SMALL, recent_bytes=0))
     await one.open()
     halves = [

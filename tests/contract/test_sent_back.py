@@ -1,4 +1,4 @@
-"""B-126: messages given back are copied once, however often a client that lost the answer asks, over power cuts."""
+"""Retry copies are made once, for any number of retries of a client that lost the answer, over power cuts."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -54,7 +54,7 @@ async def _send(one: DeferredStore, count: int) -> None:
 
 
 def test_asking_again_copies_nothing_until_the_group_has_passed_the_message() -> None:
-    """E-171: at the same time, later, and for a copy that waits; a park is another wish; a reset begins anew."""
+    """E-171: retries at once, later, and for a waiting copy. A park is another request, and a reset starts over."""
     clock = VirtualClock()
 
     async def scenario() -> None:
@@ -82,7 +82,7 @@ def test_asking_again_copies_nothing_until_the_group_has_passed_the_message() ->
 
 
 def test_power_cuts_at_any_point_leave_one_copy() -> None:
-    """E-171, G1: asked again after each cut, every message has exactly one copy or one dead letter."""
+    """E-171, G1: with a retry after each cut, every message has exactly one copy or one dead letter."""
     clock = VirtualClock()
     memory = MemoryDisk(record=True)
 
@@ -121,7 +121,7 @@ def test_power_cuts_at_any_point_leave_one_copy() -> None:
 
 @pytest.mark.parametrize("error", ["boom:\n  at line 2", "\x00\x9f" * 700])
 async def test_a_full_message_waits_for_its_next_try_is_stored_again_and_parked_at_last(error: str) -> None:
-    """G9: as many properties as there may be, and an error of several lines."""
+    """G9: the maximum number of properties, and an error of several lines."""
     one = DeferredStore()
     await one.open()
     async with _opened(one) as it:
@@ -141,7 +141,7 @@ async def test_a_full_message_waits_for_its_next_try_is_stored_again_and_parked_
 
 
 async def test_tries_that_a_producer_tells_of_are_not_the_groups() -> None:
-    """G9: who sends on what it received, properties and all, gives the next group all of its attempts."""
+    """G9: a message that is forwarded with all properties has all attempts in the next group."""
     one = DeferredStore()
     await one.open()
     async with _opened(one) as it:
@@ -155,7 +155,7 @@ async def test_tries_that_a_producer_tells_of_are_not_the_groups() -> None:
 
 
 async def test_where_a_message_lay_is_not_what_its_producer_made_up() -> None:
-    """G9: numbers that are none in the properties of a copy make it no copy."""
+    """G9: a copy with invalid numbers in its properties does not count as a copy."""
     one = DeferredStore()
     await one.open()
     async with _opened(one) as it:
@@ -175,7 +175,7 @@ async def test_where_a_message_lay_is_not_what_its_producer_made_up() -> None:
 
 
 async def test_what_producers_may_not_delay_a_groups_back_off_may() -> None:
-    """G9: an operator's limit for producers keeps no message from its next try."""
+    """G9: an operator's limit for producers does not prevent a message's next attempt."""
     one = DeferredStore()
     await one.open()
     one.delays.delay_max_ms = 60_000

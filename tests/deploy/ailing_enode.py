@@ -1,9 +1,9 @@
-"""An enode on a machine that can be made to ail while it runs, as a process of its own.
+"""An enode as a process of its own, on a machine with faults that can be changed while it runs.
 
-python -m tests.deploy.ailing_enode          # takes the place of python -m ortoo.enode
+    python -m tests.deploy.ailing_enode          # takes the place of python -m ortoo.enode
 
-It is the enode itself; what ails is its machine. `Ailments`, as JSON in the file that ORTOO_TEST_AILMENTS names, say
-how, and are followed within a tenth of a second.
+The enode is real; only its machine has faults. They are read as JSON (`Ailments`) from the file that
+ORTOO_TEST_AILMENTS names, and take effect within a tenth of a second.
 """
 
 import contextlib
@@ -31,29 +31,29 @@ from ortoo.testing.disks.faulty_disk import FaultyDisk
 FILE = "ORTOO_TEST_AILMENTS"
 LOOK_INTERVAL_S = 0.1
 SERIES_MAX = 60
-"""A budget of metrics that a few topics use up."""
+"""A metrics budget that a few topics use up."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ailments:
-    """What is wrong with the machine; nothing is, unless it is said."""
+    """The faults of the machine; by default there are none."""
 
     clock_behind_ms: int = 0
     sync_delay_s: float = 0.0
     disk_full: bool = False
 
     def write(self, file: Path) -> None:
-        """Have the enode that follows `file` ail so."""
+        """Write the faults to the `file` that an enode follows."""
         fresh = file.with_suffix(".new")
         fresh.write_text(json.dumps(dataclasses.asdict(self)))
         fresh.replace(file)
 
 
 class AilingMachine:
-    """Clock and disk of the machine, which are as the file says."""
+    """Clock and disk of the machine, with the faults of the file."""
 
     def __init__(self, file: Path) -> None:
-        """Read the file a first time."""
+        """Read the file for the first time."""
         self._file = file
         self.ailments = Ailments()
         self.disk = AilingDisk(self)
@@ -61,7 +61,7 @@ class AilingMachine:
         self._follow()
 
     async def look(self) -> None:
-        """Follow the file."""
+        """Read the file again and again."""
         self._follow()
 
     def _follow(self) -> None:
@@ -74,14 +74,14 @@ class AilingMachine:
 
 
 class AilingClock(SystemClock):
-    """A clock that can be late; as on every machine the monotonic one is not."""
+    """A clock that can be late; the monotonic clock never is."""
 
     def __init__(self, machine: AilingMachine) -> None:
         """The clock of this machine."""
         self._machine = machine
 
     def now_ms(self) -> int:
-        """What the machine takes for the time."""
+        """The time of the machine, with the fault applied."""
         return super().now_ms() - self._machine.ailments.clock_behind_ms
 
 
@@ -95,14 +95,14 @@ class AilingDisk(FaultyDisk):
         self._never = threading.Event()
 
     def next_sync_error(self) -> int:
-        """A sync begins: it takes its time."""
+        """Delay a sync by the configured time."""
         self._never.wait(self._machine.ailments.sync_delay_s)  # in the flush thread, as a slow fdatasync is
         return super().next_sync_error()
 
 
 @contextlib.asynccontextmanager
 async def open_ailing(settings: Settings) -> AsyncIterator[Running]:
-    """Run an enode on such a machine."""
+    """Start an enode on such a machine."""
     machine = AilingMachine(Path(os.environ[FILE]))
     async with (
         open_enode(settings, clock=machine.clock, disk=machine.disk) as running,
@@ -113,7 +113,7 @@ async def open_ailing(settings: Settings) -> AsyncIterator[Running]:
 
 
 def main() -> int:
-    """Do what `ortoo-enode` does."""
+    """Run the program like `ortoo-enode`."""
     vars(telemetry)["Metrics"] = functools.partial(Metrics, series_max=SERIES_MAX)
     return front.main(
         dataclasses.replace(ROLE, open=lambda loaded, load_again: open_ailing(loaded.settings)), sys.argv[1:]

@@ -1,11 +1,12 @@
-"""Every alert is fired by its fault, in real processes that a real Prometheus scrapes, and goes when the fault goes.
+"""Every alert is fired by its fault in real processes scraped by a real Prometheus, and resolves with the fault.
 
     python -m tests.deploy.alert_faults
 
-A name server over PostgreSQL, two enodes and a snode, with traffic all the time; one enode's machine can be made to
-ail. First nothing may fire for a while. Then one fault after the other is made: exactly its alerts must fire (those of
-processes that it restarts may), and none may be left when it is over. Time runs thirty times faster for Prometheus (see
-`tests.deploy.prometheus`). Prints a table; the exit code is 1 when an alert was missing, wrong, or did not resolve.
+A name server over PostgreSQL, two enodes and a snode, under constant traffic; the machine of one enode can be made
+faulty. First no alert may fire for a while. Then the faults are injected one by one. Exactly the alerts of a fault must
+fire, apart from those of processes that it restarts, and all must resolve afterwards. Time runs thirty times faster for
+Prometheus (see `tests.deploy.prometheus`). Prints a table; the exit code is 1 when an alert was missing, wrong, or did
+not resolve.
 """
 
 import argparse
@@ -39,14 +40,14 @@ RESOLVES_WITHIN_S = 60.0
 HARMED = b"a body that comes to harm"
 QUEUES = 512
 INDEX_BYTES_MAX = 600 * 362
-"""So many queues leave less than a fifth of it, and the other faults more."""
+"""The queues of `full_index` leave less than a fifth of it, those of the other faults more."""
 RESTARTED = frozenset({"OrtooProcessDown", "OrtooEnodeAway", "OrtooNotReady"})
-"""What may fire beside, when a fault needs a process to be started again."""
+"""Alerts that may also fire when a fault needs a process to be restarted."""
 
 
 @asynccontextmanager
 async def forgotten_message(scene: Scene) -> AsyncIterator[None]:
-    """A group has left a message alone for more than ten minutes."""
+    """A group has not received a message for more than ten minutes."""
     scene.enode.ail(clock_behind_ms=0)  # until now its clock was late, and the message looked new
     yield
     await scene.catch_up("forgetful", "old")
@@ -63,7 +64,7 @@ async def dead_enode(scene: Scene) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def nobody_left(scene: Scene) -> AsyncIterator[None]:
-    """All processes are gone."""
+    """All processes are stopped."""
     for role in reversed(scene.cluster.roles):
         await role.kill()
     yield
@@ -74,7 +75,7 @@ async def nobody_left(scene: Scene) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def failing_sends(scene: Scene) -> AsyncIterator[None]:
-    """Single sends go to a topic whose only enode is away."""
+    """Single sends go to a topic whose only enode is down."""
     await scene.new_topic("lonely")
     await scene.enode.kill()
     async with running(scene.background, scene.keep_publishing("lonely", interval_s=0.1)):
@@ -86,7 +87,7 @@ async def failing_sends(scene: Scene) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def failing_consumer(scene: Scene) -> AsyncIterator[None]:
-    """A consumer gives up on one message after the other."""
+    """A consumer parks one message after the other."""
     await scene.new_topic("poison")
     await scene.send("poison", 150)
     async with scene.mq.pop_consumer("failing", "poison", "*", PopSettings(messages_max=50)) as consumer:
@@ -100,7 +101,7 @@ async def failing_consumer(scene: Scene) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def full_disk(scene: Scene) -> AsyncIterator[None]:
-    """The disk of an enode takes no more bytes."""
+    """The disk of an enode is full."""
     scene.enode.ail(disk_full=True)
     async with running(scene.background, scene.keep_sending("old", interval_s=0.1)):
         yield
@@ -109,7 +110,7 @@ async def full_disk(scene: Scene) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def damaged_log(scene: Scene) -> AsyncIterator[None]:
-    """A byte of a stored message changed on the disk, and somebody reads it."""
+    """A byte of a stored message changed on the disk, and a consumer reads it."""
     await scene.new_topic("damaged")
     async with scene.mq.producer("damaged") as producer:
         await producer.send(HARMED)
@@ -140,7 +141,7 @@ def _write_byte(file: Path, position: int, byte: bytes) -> None:
 
 @asynccontextmanager
 async def no_database(scene: Scene) -> AsyncIterator[None]:
-    """PostgreSQL is away when somebody creates a topic."""
+    """PostgreSQL is down when a topic is created."""
     await scene.database.stop()
     with contextlib.suppress(OrtooError):
         await scene.mq.admin.create_topic("never")
@@ -150,7 +151,7 @@ async def no_database(scene: Scene) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def waiting_name_server(scene: Scene) -> AsyncIterator[None]:
-    """A name server starts and its database is away."""
+    """A name server starts while its database is down."""
     await scene.database.stop()
     await scene.namesrv.kill()
     async with asyncio.TaskGroup() as group:
@@ -162,7 +163,7 @@ async def waiting_name_server(scene: Scene) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def group_behind(scene: Scene) -> AsyncIterator[None]:
-    """A group has ended, and senders go on."""
+    """The consumers of a group have ended, and producers continue."""
     await scene.new_topic("behind")
     await scene.send("behind", 1)
     await scene.catch_up("absent", "behind")
@@ -174,7 +175,7 @@ async def group_behind(scene: Scene) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def frozen_handler(scene: Scene) -> AsyncIterator[None]:
-    """A consumer takes messages and never acknowledges them."""
+    """A consumer receives messages and never acknowledges them."""
     await scene.new_topic("stuck")
     await scene.send("stuck", 1)
     await scene.mq.admin.put_group("frozen", slow_consumer_threshold_messages=100, slow_consumer_grace_ms=1_000)
@@ -216,13 +217,13 @@ async def slow_disk(scene: Scene) -> AsyncIterator[None]:
         yield
         scene.enode.ail(sync_delay_s=0.0)
     await scene.publish("steady", 3_000)  # so that few of all sends of the last hour were slow
-    # The rule is about flushes: without any there would be nothing to say.
+    # The rule is about flushes: it fires only if there are some.
     await scene.catch_up("forgetful", "old")
 
 
 @asynccontextmanager
 async def many_topics(scene: Scene) -> AsyncIterator[None]:
-    """More topics than the budget of series, which is small on this enode."""
+    """More topics than the metrics budget, which is small on this enode."""
     names = [f"many-{number}" for number in range(ailing_enode.SERIES_MAX + 10)]
     for name in names:
         await scene.new_topic(name)
@@ -232,7 +233,7 @@ async def many_topics(scene: Scene) -> AsyncIterator[None]:
 
 
 async def _reports(scene: Scene, enode: str, numbers: Sequence[int], leaders: Sequence[int] = (0,)) -> None:
-    """What members of an enode of three would say, twice a second; who leads changes each time."""
+    """The metrics of an enode's three replicas, twice a second; the leader changes each time."""
     clock, epoch = SystemClock(), 1
     async with Channels() as channels:
         stub = NameServiceStub(channels.to(scene.namesrv.address))
@@ -261,7 +262,7 @@ async def _reports(scene: Scene, enode: str, numbers: Sequence[int], leaders: Se
 
 @asynccontextmanager
 async def missing_member(scene: Scene) -> AsyncIterator[None]:
-    """One of three members reports no more, and the others cannot agree on a leader."""
+    """One of three replicas no longer reports, and the others cannot agree on a leader."""
     async with running(scene.background, _reports(scene, "three", (1, 2))):
         yield
 
@@ -287,7 +288,7 @@ async def full_index(scene: Scene) -> AsyncIterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is done, and which alerts must and may fire then."""
+    """A fault, and the alerts that must and may fire then."""
 
     make: Callable[[Scene], AbstractAsyncContextManager[None]]
     alerts: frozenset[str]
@@ -295,7 +296,7 @@ class Fault:
 
     @property
     def what(self) -> str:
-        """In words."""
+        """A short description."""
         return (self.make.__doc__ or "").rstrip(".")
 
 
@@ -322,17 +323,17 @@ FAULTS = (
 
 @dataclass(slots=True)
 class Report:
-    """What was seen."""
+    """The results of a run."""
 
     rows: list[tuple[str, str, float, float]] = field(default_factory=list)
     """(alert, fault, fired after s, resolved after s)."""
     wrong: list[str] = field(default_factory=list)
-    """Alerts that did not fire, or did not go."""
+    """Alerts that did not fire or did not resolve."""
     false_alarms: list[str] = field(default_factory=list)
-    """Alerts that fired without their fault. On a machine that does much else at once some are true."""
+    """Alerts that fired without their fault. On a loaded machine some of them may be true."""
 
     def table(self) -> str:
-        """All rows."""
+        """All rows as text."""
         lines = [f"{'alert':24}{'fired after':>12}{'resolved after':>16}  fault"]
         lines += [f"{alert:24}{fired:>10.1f} s{gone:>14.1f} s  {what}" for alert, what, fired, gone in self.rows]
         return "\n".join([*lines, *self.wrong, *self.false_alarms, ""])
@@ -341,7 +342,7 @@ class Report:
 async def alert_faults(
     folder: Path, faults: Sequence[Fault] = FAULTS, *, clean_s: float, say: Callable[[str], object]
 ) -> Report:
-    """Run them in `folder`, after `clean_s` seconds in which nothing may fire."""
+    """Inject the faults in `folder`, after `clean_s` seconds in which no alert may fire."""
     report = Report()
     async with _scene(folder) as (scene, watch):
         await _prepare(scene)
@@ -395,7 +396,7 @@ async def _make(fault: Fault, scene: Scene, watch: Prometheus, report: Report) -
     except TimeoutError:
         report.wrong.append(f"{fault.what}: {await watch.alerts()} still fires")
     with contextlib.suppress(TimeoutError):
-        await watch.until(lambda: _is_quiet(watch), RESOLVES_WITHIN_S)  # what was beside it must not disturb the next
+        await watch.until(lambda: _is_quiet(watch), RESOLVES_WITHIN_S)  # its other alerts must not disturb the next
     for alert in sorted(fault.alerts & fired.keys()):
         report.rows.append((alert, fault.what, fired[alert], gone.get(alert, float("inf"))))
 
@@ -440,7 +441,7 @@ async def _scene(folder: Path) -> AsyncIterator[tuple[Scene, Prometheus]]:
 
 
 async def _prepare(scene: Scene) -> None:
-    """Traffic that never stops, and a message that its group forgets."""
+    """Start constant traffic, and send a message that its group does not consume."""
     await scene.mq.admin.create_topic("steady", enodes=["enode-0"])
     scene.background.spawn("senders", scene.keep_sending("steady", interval_s=0.05))
     scene.background.spawn("receivers", scene.keep_receiving("steady", "steady"))
@@ -453,8 +454,8 @@ async def _prepare(scene: Scene) -> None:
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clean-s", type=float, default=60.0, help="how long nothing may fire at first")
-    parser.add_argument("--only", default="", help="one fault alone, by the name of its function")
+    parser.add_argument("--clean-s", type=float, default=60.0, help="seconds at the start in which no alert may fire")
+    parser.add_argument("--only", default="", help="run one fault only: the name of its function")
     arguments = parser.parse_args()
     if MISSING:
         sys.stderr.write(f"NOT CHECKED: {', '.join(MISSING)} not installed here\n")

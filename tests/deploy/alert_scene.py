@@ -1,4 +1,4 @@
-"""The processes that faults are made in, and who works with them meanwhile."""
+"""The processes of the alert tests, and the clients that produce their traffic."""
 
 import asyncio
 import contextlib
@@ -21,14 +21,14 @@ from tests.deploy.ailing_enode import Ailments
 from tests.repo.tree import ROOT
 
 OLD_MS = 700_000
-"""How old a message is that its group has forgotten: more than the ten minutes of the rule."""
+"""Age of the message that its group does not consume: more than the ten minutes of the rule."""
 
 
 class AilingEnode(RoleProcess):
-    """An enode whose machine can be made to ail."""
+    """An enode whose machine can be made faulty."""
 
     def __init__(self, folder: Path, environ: dict[str, object]) -> None:
-        """In `folder`; its clock is late at first, as a log's time never goes back."""
+        """In `folder`; its clock is late at first, because the time of a log never goes back."""
         super().__init__("enode", folder, environ)
         folder.mkdir(parents=True)
         self._file = folder / "ailments.json"
@@ -37,7 +37,7 @@ class AilingEnode(RoleProcess):
         self.environ_more = {ailing_enode.FILE: str(self._file), "PYTHONPATH": str(ROOT)}
 
     def ail(self, **changes: Any) -> None:
-        """Change what is wrong with the machine: fields of `Ailments`."""
+        """Change the faults of the machine: fields of `Ailments`."""
         self._ailments = replace(self._ailments, **changes)
         self._ailments.write(self._file)
 
@@ -47,19 +47,19 @@ class AilingEnode(RoleProcess):
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The processes, and who works with them."""
+    """The processes, and the clients that use them."""
 
     database: Postgres
     namesrv: RoleProcess
     enode: AilingEnode
-    """The one that suffers."""
+    """The enode with the faulty machine."""
     snode: RoleProcess
     cluster: ProcessCluster
     mq: Client
     background: Background
 
     async def keep_sending(self, topic: str, *, interval_s: float) -> None:
-        """Send one message after another, for ever and whatever becomes of them."""
+        """Send one message after another forever; errors are ignored."""
         clock = SystemClock()
         async with self.mq.producer(topic) as producer:
             while True:
@@ -68,27 +68,27 @@ class Scene:
                 await clock.sleep(interval_s)
 
     async def publish(self, topic: str, count: int) -> None:
-        """Send so many messages by single calls, whatever becomes of them."""
+        """Send `count` messages by single calls; errors are ignored."""
         request = producer_pb2.PublishRequest(topic=topic, messages=[record_pb2.Message(body=b"tick")])
         for _ in range(count):
             with contextlib.suppress(OrtooError):
                 await self.mq._connection.call(ProducerServiceStub, "Publish", request)
 
     async def keep_publishing(self, topic: str, *, interval_s: float) -> None:
-        """Send by one single call after another, for ever and whatever becomes of them."""
+        """Send one message after another by single calls forever; errors are ignored."""
         clock = SystemClock()
         while True:
             await self.publish(topic, 1)
             await clock.sleep(interval_s)
 
     async def keep_receiving(self, group: str, topic: str) -> None:
-        """Acknowledge whatever comes."""
+        """Acknowledge all messages that arrive."""
         async with self.mq.consumer(group, topic, ConsumerSettings(from_first=True, ack_interval_ms=20)) as consumer:
             async for batch in consumer.batches():
                 batch.ack()
 
     async def catch_up(self, group: str, topic: str) -> None:
-        """Have the group acknowledge all there is."""
+        """Let the group acknowledge all stored messages."""
         async with running(self.background, self.keep_receiving(group, topic)):
             clock = SystemClock()
             lag = -1
@@ -100,18 +100,18 @@ class Scene:
                         lag = found.lag_messages if any(q.committed_offset >= 0 for q in found.queues) else -1
 
     async def send(self, topic: str, count: int) -> None:
-        """Send so many messages."""
+        """Send `count` messages."""
         async with self.mq.producer(topic) as producer:
             await asyncio.gather(*await producer.send_many([b"message %d" % number for number in range(count)]))
 
     async def new_topic(self, topic: str) -> None:
-        """One queue, on the enode that suffers."""
+        """Create a topic with one queue, on the faulty enode."""
         await self.mq.admin.create_topic(topic, queue_count=1, enodes=[self.enode.folder.name])
 
 
 @asynccontextmanager
 async def running(background: Background, work: object) -> AsyncIterator[None]:
-    """Have work done as long as the block is open."""
+    """Run work in the background while the block is open."""
     task = background.spawn("fault", work)  # type: ignore[arg-type]
     try:
         yield

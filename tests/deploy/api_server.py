@@ -1,4 +1,4 @@
-"""As much of Kubernetes' API as helm asks before it renders: which kinds there are, and what is installed already."""
+"""The part of Kubernetes' API that helm queries before it renders: the kinds, and the installed objects."""
 
 import contextlib
 import json
@@ -21,11 +21,11 @@ KINDS: dict[str, tuple[tuple[str, str], ...]] = {
     "monitoring.coreos.com/v1": (("podmonitors", "PodMonitor"), ("prometheusrules", "PrometheusRule")),
     "autoscaling/v2": (("horizontalpodautoscalers", "HorizontalPodAutoscaler"),),
 }
-"""Version of an API to (path, kind) of what the chart makes."""
+"""API version to (path, kind) of the objects in the chart."""
 
 
 def discovery() -> dict[str, Any]:
-    """Path to what it answers about kinds."""
+    """Path to the answer of the discovery API."""
     groups = []
     answers: dict[str, Any] = {
         "/version": {"major": "1", "minor": "30", "gitVersion": "v1.30.0"},
@@ -48,7 +48,7 @@ def discovery() -> dict[str, Any]:
 
 
 def path_of(one: dict[str, Any]) -> str:
-    """Where an object of the namespace `n` is found."""
+    """The path of an object in the namespace `n`."""
     version = one["apiVersion"]
     resource = next(path for path, kind in KINDS[version] if kind == one["kind"])
     return f"{'/apis' if '/' in version else '/api'}/{version}/namespaces/n/{resource}/{one['metadata']['name']}"
@@ -56,7 +56,7 @@ def path_of(one: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def cluster_with(installed: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """A server whose namespace `n` has these objects; yields its address."""
+    """Start a server whose namespace `n` has these objects, and yield its address."""
     answers = discovery() | {path_of(one): one for one in installed}
 
     class Handler(BaseHTTPRequestHandler):
@@ -72,7 +72,7 @@ def cluster_with(installed: Sequence[dict[str, Any]]) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *words: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})

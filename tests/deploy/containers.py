@@ -1,6 +1,6 @@
-"""Images and containers without an engine that runs: buildah builds, podman with runc runs, as root on a plain machine.
+"""Images and containers without a running engine: buildah builds, podman with runc runs, as root on a plain machine.
 
-Base images come from a registry elsewhere; here a Debian of the same release takes their name, made with mmdebstrap.
+Base images would come from a registry; here a Debian of the same release, made with mmdebstrap, replaces them.
 """
 
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 
 BASE_IMAGE = "docker.io/library/python:3.11-slim-bookworm"
 TOOLS = ("buildah", "podman", "runc", "mmdebstrap")
-# Without CAP_SYS_RESOURCE runc may not raise limits, and podman asks for that: the wish is taken out on its way.
+# Without CAP_SYS_RESOURCE runc may not raise limits, and podman requests that; this script removes the request.
 RUNC_WITHOUT_LIMITS = """#!/usr/bin/env python3
 import json, os, sys
 arguments, file = sys.argv[1:], None
@@ -34,20 +34,20 @@ os.execv("RUNC", ["runc", *arguments])
 
 
 def missing_tools() -> list[str]:
-    """What is needed and not installed here."""
+    """The tools that are needed and not installed here."""
     return [tool for tool in TOOLS if shutil.which(tool) is None]
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command gave."""
+    """The result of a command."""
 
     exit_code: int
     out: str
 
 
 class Containers:
-    """Builds and runs in a folder of its own, so that nothing of the machine's other images is touched."""
+    """Builds and runs in its own folder, so that other images of the machine are not touched."""
 
     def __init__(self, folder: Path) -> None:
         """Keep everything in `folder`."""
@@ -63,7 +63,7 @@ class Containers:
         )
 
     def make_base(self) -> None:
-        """Make the base image unless it is there. Errors: CalledProcessError."""
+        """Make the base image unless it exists. Errors: CalledProcessError."""
         if BASE_IMAGE in self.buildah("images", "--format", "{{.Name}}:{{.Tag}}").out:
             return
         tar = self._folder / "base.tar"
@@ -77,7 +77,7 @@ class Containers:
         tar.unlink()
 
     def build(self, context: Path, dockerfile: Path, image: str, arguments: Mapping[str, str]) -> None:
-        """Build an image. Errors: AssertionError with what the build said."""
+        """Build an image. Errors: AssertionError with the output of the build."""
         options = [option for name, value in arguments.items() for option in ("--build-arg", f"{name}={value}")]
         self.buildah(
             *(
@@ -95,11 +95,11 @@ class Containers:
         )
 
     def buildah(self, *arguments: str) -> Ran:
-        """Run buildah. Errors: AssertionError with what it said."""
+        """Run buildah. Errors: AssertionError with its output."""
         return self._run("buildah", arguments, must=True)
 
     def podman(self, *arguments: str, must: bool = True) -> Ran:
-        """Run podman. Errors: AssertionError with what it said, unless it need not work."""
+        """Run podman. Errors: AssertionError with its output, unless failures are allowed."""
         return self._run("podman", arguments, must=must)
 
     def inspect(self, image: str) -> dict[str, object]:

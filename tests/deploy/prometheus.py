@@ -1,7 +1,7 @@
-"""A real Prometheus with the project's own alert rules, which takes its time thirty times faster than in production.
+"""A real Prometheus with the project's alert rules, with time thirty times faster than in production.
 
-Scrapes, evaluations and every duration in the rules (`for:` and the windows) are divided by `SPEED`; the expressions,
-their thresholds and everything else are as they are. What fires after ten minutes in production fires after 20 seconds.
+Scrape and evaluation intervals and every duration in the rules (`for:` and the windows) are divided by `SPEED`.
+Expressions and thresholds are unchanged. An alert that fires after ten minutes in production fires after 20 seconds.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ RULES = ROOT / "deploy/k8s/chart/files/alerts.yaml"
 MISSING = [tool for tool in ("prometheus", "promtool") if shutil.which(tool) is None]
 SPEED = 30
 SCRAPE_S = 30
-"""How often the chart has processes scraped."""
+"""Scrape interval of the chart."""
 POLL_S = 0.2
 _UNIT_MS = {"s": 1_000, "m": 60_000}
 _DURATION = re.compile(r"(?<=for: )(\d+)([sm])$|(?<=\[)(\d+)([sm])(?=\])|(?<=offset )(\d+)([sm])\b", re.MULTILINE)
@@ -42,7 +42,7 @@ class Prometheus:
     """The running server."""
 
     def __init__(self, address: str) -> None:
-        """It listens there."""
+        """Configure it to listen on `address`."""
         self._address = address
         self._clock = SystemClock()
 
@@ -52,7 +52,7 @@ class Prometheus:
         return float(found[0]["value"][1]) if found else None
 
     async def alerts(self, state: str = "firing") -> dict[str, list[str]]:
-        """Alerts in a state, each with the processes or groups that it names."""
+        """The alerts in a state, each with the processes or groups that it names."""
         found: dict[str, list[str]] = {}
         for alert in (await self._data("/api/v1/alerts"))["alerts"]:
             if alert["state"] == state:
@@ -61,7 +61,7 @@ class Prometheus:
         return found
 
     async def until(self, holds: Callable[[], Any], within_s: float) -> None:
-        """Wait until the coroutine function answers something true. Errors: TimeoutError."""
+        """Wait until the coroutine function returns a true value. Errors: TimeoutError."""
         async with asyncio.timeout(within_s):
             while True:
                 with contextlib.suppress(OSError, ValueError, KeyError):
@@ -80,7 +80,7 @@ class Prometheus:
 
 @contextlib.asynccontextmanager
 async def prometheus(folder: Path, address: str, targets: Sequence[str]) -> AsyncIterator[Prometheus]:
-    """Run one that scrapes `targets`, host:port each, and listens on `address`; it is gone when the block is left."""
+    """Run one that scrapes `targets` (host:port) and listens on `address`; it stops at the end of the block."""
     folder.mkdir(parents=True)
     rules, config = folder / "rules.yaml", folder / "prometheus.yaml"
     rules.write_text(sped_up(RULES.read_text()))

@@ -1,4 +1,4 @@
-"""Prints what the image's members need from elsewhere, extras of the image included: `make wheels` downloads it."""
+"""Print the third-party requirements of the image, extras included; `make wheels` downloads them."""
 
 import sys
 import tomllib
@@ -14,7 +14,7 @@ EXTRAS = {"libs/common": ("zstd", "lz4", "tracing"), "services/namesrv": ("postg
 
 
 def requirements() -> list[str]:
-    """Every requirement that is not one of ours."""
+    """Every requirement that is not a package of this project."""
     found: set[str] = set()
     for file in sorted(ROOT / member / "pyproject.toml" for member in MEMBERS):
         project = tomllib.loads(file.read_text())["project"]

@@ -79,7 +79,7 @@ def alert_names() -> list[str]:
 
 
 def test_every_alert_has_a_fault_and_a_runbook() -> None:
-    """No alert without a test, nor without a page that says what to do."""
+    """Every alert has a test, and a page that tells the operator what to do."""
     assert sorted(SERIES) == sorted(alert_names())
     page = (ROOT / "docs/operations/alerts.md").read_text()
     for name in alert_names():
@@ -117,7 +117,7 @@ def test_every_alert_fires_in_its_fault_and_only_there(tmp_path: Path) -> None:
 
 
 def test_rules_and_dashboard_name_metrics_that_exist() -> None:
-    """Each metric in an alert or a panel is one that some role registers."""
+    """Each metric in an alert or a panel is registered by some role."""
     registered = "\n".join(
         file.read_text()
         for folder in ("libs/common/src/ortoo/common", "services")
@@ -135,7 +135,7 @@ def test_rules_and_dashboard_name_metrics_that_exist() -> None:
 @with_prometheus
 @pytest.mark.timeout(400)
 async def test_alerts_fire_in_real_processes_and_go_with_the_fault(tmp_path: Path) -> None:
-    """Silence at first; then an enode is dead, a disk full, a log damaged, one after another. `make alerts` has all."""
+    """No alert at first; then an enode is killed, a disk is full, a log is damaged. `make alerts` runs all faults."""
     nights = [fault for fault in FAULTS if fault.make in (dead_enode, full_disk, damaged_log)]
     report = await alert_faults(tmp_path, nights, clean_s=3, say=lambda _: None)
     assert report.wrong == []
@@ -143,7 +143,7 @@ async def test_alerts_fire_in_real_processes_and_go_with_the_fault(tmp_path: Pat
 
 
 def test_runbook_links_are_full_where_the_installer_says_where() -> None:
-    """Each alert of the installed rules links to a section that the page has, at the URL of the values."""
+    """Each alert of the installed rules links to an existing section of the page, at the URL of the values."""
     url = "https://docs.example/ortoo/alerts"
     options = ("--set", "metrics.prometheusRule.enabled=true", "--set", f"metrics.prometheusRule.runbooks={url}")
     (made,) = (one for one in objects(rendered("helm", *options)) if one["kind"] == "PrometheusRule")
@@ -154,5 +154,5 @@ def test_runbook_links_are_full_where_the_installer_says_where() -> None:
 
 
 def test_every_alert_has_a_real_fault() -> None:
-    """`make alerts` fires each of them."""
+    """`make alerts` fires each alert."""
     assert {alert for fault in FAULTS for alert in fault.alerts} == set(alert_names())

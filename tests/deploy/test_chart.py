@@ -1,6 +1,6 @@
-"""The chart renders, validates and keeps its promises, on Helm 3 and 4, without a cluster.
+"""The chart renders, validates and keeps its guarantees, on Helm 3 and 4, without a cluster.
 
-What needs the tools in .tools says NOT CHECKED when they are missing; `make deploy-tools` brings them.
+Tests that need the tools in .tools report NOT CHECKED when they are missing; `make deploy-tools` installs them.
 """
 
 import enum
@@ -46,11 +46,11 @@ CASES: dict[str, tuple[str, ...]] = {
 
 
 def tool(name: str) -> str:
-    """The path of a tool; without it the test is skipped, loudly."""
+    """The path of a tool; if it is missing the test is skipped with a warning."""
     for path in (TOOLS / name, TOOLS / "venv/bin" / name):
         if path.exists():
             return str(path)
-    pytest.skip(f"NOT CHECKED: {name} is not in .tools; run `make deploy-tools`")
+    pytest.skip(f"NOT CHECKED, {name} is not in .tools; run `make deploy-tools`")
 
 
 def run(*command: str, given: str = "") -> subprocess.CompletedProcess[str]:
@@ -60,7 +60,7 @@ def run(*command: str, given: str = "") -> subprocess.CompletedProcess[str]:
 
 @cache
 def rendered(helm: str, *options: str) -> str:
-    """What helm makes of the chart."""
+    """The output of helm for the chart."""
     done = run(tool(helm), "template", "r", str(CHART), "--namespace", "n", *options)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -68,8 +68,8 @@ def rendered(helm: str, *options: str) -> str:
 
 @cache
 def objects(text: str) -> list[dict[str, Any]]:
-    """The Kubernetes objects of a text."""
-    script = "import json, sys, yaml; load = yaml.CSafeLoader; "
+    """The Kubernetes objects in a text."""
+    script = "import json, sys, yaml\nload = yaml.CSafeLoader\n"
     script += "print(json.dumps([o for o in yaml.load_all(sys.stdin, load) if o]))"
     done = run(tool("python"), "-c", script, given=text)
     assert done.returncode == 0, done.stderr
@@ -78,7 +78,7 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 
 def containers(found: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """(owner's name, pod spec, container) of every container but that of `helm test`."""
+    """(owner's name, pod spec, container) of every container except that of `helm test`."""
     return [
         (one["metadata"]["name"], one["spec"]["template"]["spec"], container)
         for one in found
@@ -89,7 +89,7 @@ def containers(found: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any], d
 
 @pytest.mark.parametrize("helm", HELMS)
 def test_helm_finds_nothing_wrong(helm: str) -> None:
-    """`helm lint --strict` is content with every example."""
+    """`helm lint --strict` accepts every example."""
     for options in CASES.values():
         done = run(tool(helm), "lint", "--strict", str(CHART), *options)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -97,7 +97,7 @@ def test_helm_finds_nothing_wrong(helm: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_both_helms_make_the_same(case: str) -> None:
-    """Helm 3 and Helm 4 give equal objects."""
+    """Helm 3 and Helm 4 render equal objects."""
     first, second = (objects(rendered(helm, *CASES[case])) for helm in HELMS)
     assert first == second
     assert len(first) >= 7
@@ -105,7 +105,7 @@ def test_both_helms_make_the_same(case: str) -> None:
 
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_every_object_satisfies_the_schema(version: str) -> None:
-    """Strictly, against three versions of Kubernetes; only the Prometheus operator's kinds are unknown to it."""
+    """The check is strict, for three versions of Kubernetes; only kinds of the Prometheus operator have no schema."""
     found = [one for options in CASES.values() for one in objects(rendered("helm", *options))]
     known = [one for one in found if not one["apiVersion"].startswith("monitoring.coreos.com")]
     given = "\n---\n".join(map(json.dumps, known))
@@ -116,14 +116,14 @@ def test_every_object_satisfies_the_schema(version: str) -> None:
 
 
 def test_kubeconform_finds_every_object_valid(tmp_path: Path) -> None:
-    """Nor does a second reader of those schemas object, of the newest version: it sees the YAML itself."""
+    """A second validator accepts the YAML itself, with the schemas of the newest version."""
     version = KUBERNETES[-1]
     known = next((TOOLS / "venv/lib").glob(f"*/site-packages/*/kubernetes-json-schema/v{version}.0-local-strict"), None)
     if known is None:
-        pytest.skip("NOT CHECKED: no schemas are in .tools; run `make deploy-tools`")
+        pytest.skip("NOT CHECKED, no schemas are in .tools; run `make deploy-tools`")
     given = "\n---\n".join(rendered("helm", *options) for options in CASES.values())
     kinds = {one["kind"].lower() for one in objects(given)}
-    for schema in known.glob("*.json"):  # they refer to each other by addresses where nothing is
+    for schema in known.glob("*.json"):  # references to other definitions, at addresses that do not exist
         if schema.name.split("-")[0] in {*kinds, "_definitions.json"}:
             text = re.sub(r'"\$id": "[^"]*"', '"$comment": ""', schema.read_text())
             (tmp_path / schema.name).write_text(text.replace('"/api/_definitions.json#', '"_definitions.json#'))
@@ -146,7 +146,7 @@ def test_kubeconform_finds_every_object_valid(tmp_path: Path) -> None:
         ("postgresql.url=mysql://x", "url"),
         ("enode.settings.Bad-Name=1", "Bad-Name"),
         ("snode.tls.required=true", "needs a certificate"),
-        ("clusterTls.existingSecret.name=all", "say by clusterTls.roleNames.enode"),
+        ("clusterTls.existingSecret.name=all", "set the name of each role in clusterTls.roleNames.enode"),
         ("clusterTls.existingSecrets.enode=one", "set clusterTls.existingSecrets.namesrv too"),
         ("clusterTls.certManager.enabled=true", "set clusterTls.certManager.issuerRef.name"),
         ("snode.access.rules=x", "would answer every caller"),
@@ -161,7 +161,7 @@ def test_values_that_cannot_work_are_refused(wrong: str, said: str) -> None:
 
 
 def test_pods_have_no_rights_and_limits() -> None:
-    """No root, nothing to write but volumes, no capabilities, no token, bounded memory, both probes."""
+    """No root, no writable path but volumes, no capabilities, no token, bounded memory, both probes."""
     for case, options in CASES.items():
         for name, pod, container in containers(objects(rendered("helm", *options))):
             security = container["securityContext"]
@@ -179,9 +179,9 @@ def test_pods_have_no_rights_and_limits() -> None:
 
 
 def test_policies_find_nothing_high() -> None:
-    """Checkov's rules, less those named here with the reason; the pod of `helm test` needs no probes, it ends."""
+    """Checkov's rules, except those listed here with a reason; the pod of `helm test` ends and needs no probes."""
     exceptions = {
-        "CKV_K8S_11": "no limit on processor time: throttling a queue makes everybody wait",
+        "CKV_K8S_11": "no limit on processor time: throttling a queue delays all clients",
         "CKV_K8S_14": "the tag is the chart's version",
         "CKV_K8S_15": "a tag never changes its content, so it need not be pulled each time",
         "CKV_K8S_35": "URLs are secrets that the settings take from the environment",
@@ -208,13 +208,13 @@ def test_policies_find_nothing_high() -> None:
 
 
 def test_dockerfile_has_no_findings() -> None:
-    """Hadolint is content; it need not pin pip's packages again, constraints.txt does."""
+    """Hadolint accepts it; versions of pip's packages are pinned in constraints.txt."""
     done = run(tool("hadolint"), "--ignore", "DL3013", "--ignore", "DL3042", str(ROOT / "deploy/docker/Dockerfile"))
     assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_manifests_are_what_the_chart_gives() -> None:
-    """deploy/k8s/manifests was rendered since the chart was changed last."""
+    """deploy/k8s/manifests was rendered after the last change of the chart."""
     tool("helm")
     done = run(tool("python"), str(ROOT / "deploy/k8s/render.py"), "--check")
     assert (done.returncode, done.stderr) == (0, "")
@@ -222,7 +222,7 @@ def test_manifests_are_what_the_chart_gives() -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_settings_in_the_manifests_are_settings_of_the_code(role: str) -> None:
-    """Every variable that a pod gets is one that the role knows; its ports are the documented ones."""
+    """Every variable of a pod is a setting of its role; its ports are the documented ones."""
     settings = ROLES[role]()
     prefix = f"ORTOO_{role.upper()}_"
     known = {prefix + name.replace(".", "_").upper() for name in flat(settings)}
@@ -233,7 +233,7 @@ def test_settings_in_the_manifests_are_settings_of_the_code(role: str) -> None:
         assert given <= known, given - known
         port = settings.listen_address.rpartition(":")[2]
         assert f"containerPort: {port}" in text
-        # Of several members only the one that leads welcomes clients; all of them are ready as soon as they live.
+        # Of several replicas only the leader accepts clients; all of them are ready as soon as they run.
         asked = f"{port}, service: live" if f"{prefix}MEMBERS" in given else port
         assert f"grpc: {{port: {asked}}}" in re.sub(r"grpc:\s*\n\s*port: (\d+)", r"grpc: {port: \1}", text)
 
@@ -251,7 +251,7 @@ def another(value: Any, allowed: Range | None) -> Any:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_every_setting_can_be_given(role: str, tmp_path: Path) -> None:
-    """What `ROLE.settings` has arrives as the variable that the code reads; what names a file has a file to name."""
+    """Each entry of `ROLE.settings` arrives as the variable that the code reads; files named by settings exist."""
     names = {name: f"ORTOO_{role.upper()}_{name.replace('.', '_').upper()}" for name in flat(ROLES[role]())}
     names = {name: variable for name, variable in names.items() if name not in EnodeSettings.HIDDEN}
     allowed = ranges(ROLES[role])
@@ -280,7 +280,7 @@ def test_every_setting_can_be_given(role: str, tmp_path: Path) -> None:
 
 
 def test_members_of_an_enode_share_a_set_a_budget_and_no_machine() -> None:
-    """Each enode of three members has pods that know their number and each other, of which one may be away."""
+    """Each enode of three replicas has pods that know their number and each other, of which one may be unavailable."""
     found = objects(rendered("helm", "--set", "enode.replicas=2", "--set", "enode.members=3"))
     sets = [one for one in found if one["kind"] == "StatefulSet" and "-enode-" in one["metadata"]["name"]]
     budgets = {one["metadata"]["name"]: one["spec"] for one in found if one["kind"] == "PodDisruptionBudget"}
@@ -306,7 +306,10 @@ def test_members_of_an_enode_share_a_set_a_budget_and_no_machine() -> None:
 
 
 def test_workers_of_a_snode_are_probed_together_and_reach_each_other() -> None:
-    """All of them answer the probes, also where nobody scrapes; policies let others in to each; Redis is needed."""
+    """All workers answer the probes, also without scraping.
+
+    Policies admit other pods to each worker; Redis is required.
+    """
     assert (
         "share their groups through Redis"
         in run(tool("helm"), "template", "r", str(CHART), "--set", "snode.workers=3").stderr
@@ -326,7 +329,7 @@ def test_workers_of_a_snode_are_probed_together_and_reach_each_other() -> None:
 
 
 def test_rules_of_access_reach_the_pod_from_either_secret() -> None:
-    """The chart's own Secret has the rules as they are given, and a Secret of the operator's takes its place."""
+    """The chart's own Secret contains the rules as they are given; a Secret of the operator replaces it."""
     found = objects(rendered("helm", *CASES["guarded"]))
     (secret,) = (one for one in found if one["metadata"]["name"] == "r-ortoo-access")
     rules = access_rules_of(secret["stringData"]["access.toml"])
@@ -351,7 +354,7 @@ CLOSED: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("how", CLOSED)
 def test_rights_are_rendered_where_the_inner_ports_are_closed(how: str) -> None:
-    """By a token, by certificates, or by `insecure`, which the processes that ask for it get as well."""
+    """They need a token, certificates, or `insecure`, which the processes that require it receive as well."""
     options = [word for value in ("snode.access.rules=x", *CLOSED[how]) for word in ("--set", value)]
     found = containers(objects(rendered("helm", *options)))
     accepted = {name for name, _, one in found for each in one["env"] if each["name"].endswith("_INSECURE")}
@@ -362,7 +365,7 @@ def test_rights_are_rendered_where_the_inner_ports_are_closed(how: str) -> None:
 
 
 def test_certificates_of_cert_manager_are_those_that_processes_let_in() -> None:
-    """Each has the shared name and the name of its role, which stands for that role by default, and no other one."""
+    """Each has the shared name and the name of its role, which identifies that role by default, and no other name."""
     options = [word for value in CLOSED["certificates"] for word in ("--set", value)]
     found = objects(rendered("helm", *options))
     pods = {name: pod for name, pod, _ in containers(found)}
@@ -384,7 +387,7 @@ def test_certificates_of_cert_manager_are_those_that_processes_let_in() -> None:
 
 
 def test_each_role_has_its_own_part_of_the_secrets() -> None:
-    """B-066: and no more of it, to be read by its user alone; a key that is not used is not asked for."""
+    """Each role gets its own part only, readable by its user alone; a key that is not used is not required."""
     wanted = {
         "namesrv": {"admin_token_file", "cluster_token_file", "secrets_key_file"},
         "enode": {"cluster_token_file"},
@@ -404,7 +407,7 @@ def test_each_role_has_its_own_part_of_the_secrets() -> None:
 
 
 def test_addresses_of_name_servers_are_those_of_their_pods() -> None:
-    """Each name server is listed by its own stable name, so replacing one changes no list."""
+    """Each name server is listed by its own stable name, so replacing one does not change a list."""
     found = objects(rendered("helm", *CASES["ha"]))
     lists = {
         variable["value"]
@@ -416,7 +419,7 @@ def test_addresses_of_name_servers_are_those_of_their_pods() -> None:
 
 
 def test_schema_describes_every_value() -> None:
-    """Each value in values.yaml has its description in the schema."""
+    """Each value in values.yaml has a description in the schema."""
     schema = json.loads((CHART / "values.schema.json").read_text())
 
     def missing(node: dict[str, Any], path: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""B-144: where pods run, who reaches them, when they are replaced, and which settings the values take."""
+"""Placement of pods, network policies, triggers of replacement, and the settings in the values."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from tests.repo.chart_schema import filled, text_of
 
 
 def found(*options: str) -> list[dict[str, Any]]:
-    """The objects of the chart by `--set` options."""
+    """The objects of the chart for some `--set` options."""
     return objects(rendered("helm", *(word for option in options for word in ("--set", option))))
 
 
@@ -35,7 +35,7 @@ def pod(all_of_them: list[dict[str, Any]], role: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_pods_of_a_role_are_spread_and_can_be_placed(role: str) -> None:
-    """B-144: apart by machine and zone unless said otherwise; the priority class and annotations are the values'."""
+    """Spread over machines and zones by default; the priority class and annotations come from the values."""
     template = pod(found(), role)
     labels = template["metadata"]["labels"]
     spread = template["spec"]["topologySpreadConstraints"]
@@ -61,7 +61,10 @@ def test_pods_of_a_role_are_spread_and_can_be_placed(role: str) -> None:
 
 
 def test_pods_are_replaced_when_what_they_read_at_their_start_changes() -> None:
-    """B-144: a URL, a token's key; but not for rules, limits and numbers of pods, which they follow without."""
+    """A changed URL or token key replaces pods.
+
+    Rules, limits and numbers of pods do not: pods follow them while they run.
+    """
 
     def sums(*options: str) -> dict[str, str]:
         return {role: pod(found(*options), role)["metadata"]["annotations"]["checksum/config"] for role in ROLES}
@@ -80,7 +83,7 @@ def test_pods_are_replaced_when_what_they_read_at_their_start_changes() -> None:
 
 
 def test_policies_let_load_balancers_in_and_name_the_port_of_metrics() -> None:
-    """B-144: what comes from outside is of no namespace; metrics are for those namespaces that may scrape."""
+    """Traffic from outside belongs to no namespace; metrics are open to the namespaces that may scrape."""
 
     def ingress(role: str, *options: str) -> list[dict[str, Any]]:
         rules: list[dict[str, Any]] = named(found(*options), "NetworkPolicy", f"r-ortoo-{role}")["spec"]["ingress"]
@@ -121,7 +124,7 @@ def test_policies_let_load_balancers_in_and_name_the_port_of_metrics() -> None:
 
 
 def test_schema_has_every_setting_of_the_code() -> None:
-    """B-144: values.schema.json is what `make manifests` writes: each role's settings with kind and range."""
+    """The schema (values.schema.json) is the output of `make manifests`: each role's settings with type and range."""
     text = (CHART / "values.schema.json").read_text(encoding="utf-8")
     assert text == text_of(filled(json.loads(text)))
 
@@ -141,14 +144,14 @@ def test_schema_has_every_setting_of_the_code() -> None:
     ],
 )
 def test_settings_that_cannot_work_are_refused(wrong: str, said: str) -> None:
-    """B-144: an unknown setting, a wrong kind and a number out of range stop the installation, named."""
+    """An unknown setting, a wrong type and a number out of range stop the installation and are named."""
     done = run(tool("helm"), "template", "r", str(CHART), "--set", wrong)
     assert done.returncode != 0
     assert said in done.stderr
 
 
 def test_settings_arrive_as_they_are_given() -> None:
-    """B-144: fractions stay fractions, large numbers have no exponent, and text of a number does as well."""
+    """Fractions stay fractions, large numbers have no exponent, and numbers in text are unchanged."""
     given = found("namesrv.settings.lease_s=2.5", "enode.settings.store\\.retention_bytes=5000000000000")
     values = {
         one["name"]: one.get("value") for _, _, container in containers(given) for one in container.get("env", ())
@@ -160,7 +163,7 @@ def test_settings_arrive_as_they_are_given() -> None:
 
 
 async def test_helm_test_sends_messages_through_the_cluster(tmp_path: Path) -> None:
-    """B-144: the hook's own command makes its topic, works a second time, and fails where no cluster is."""
+    """The hook's command creates its topic, works a second time, and fails where there is no cluster."""
     one = named(found("tests.existingSecret.name=user"), "Pod", "r-ortoo-test")
     (container,) = one["spec"]["containers"]
     env = {variable["name"]: variable for variable in container["env"]}
@@ -186,7 +189,7 @@ async def test_helm_test_sends_messages_through_the_cluster(tmp_path: Path) -> N
 
 
 def test_helm_test_is_left_out_where_only_tls_is_spoken() -> None:
-    """B-144: it would be refused; nor is it among the manifests for those who use no Helm."""
+    """It would be refused there. The manifests for users without Helm do not contain it either."""
     tls = found("snode.tls.existingSecret.name=c", "snode.tls.required=true")
     assert not [one for one in tls if one["kind"] == "Pod"]
     assert not list((CHART.parent / "manifests").glob("*/test.yaml"))

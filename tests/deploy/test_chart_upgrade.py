@@ -1,7 +1,7 @@
-"""B-143, B-144: what Kubernetes refuses to change stays over every `helm upgrade`, and so does what was made at random.
+"""Immutable fields and generated secrets stay the same over every `helm upgrade`.
 
-Helm asks a stand-in for Kubernetes' API, which has what an earlier rendering made. What may differ is compared as the
-API's own rules name it.
+Helm queries a stand-in for Kubernetes' API, which has the objects of an earlier rendering. The API's own rules decide
+which fields may differ.
 """
 
 import base64
@@ -23,13 +23,13 @@ MUTABLE = {
     "persistentVolumeClaimRetentionPolicy",
     "minReadySeconds",
 }
-"""What of a StatefulSet's spec Kubernetes lets be changed."""
+"""The fields of a StatefulSet's spec that Kubernetes allows to change."""
 SERVER_SIDE = {"helm": ("--dry-run=server",), "helm3": ("--dry-run=server", "--validate")}
 URL = "postgresql.url=postgresql+psycopg://ortoo@db/ortoo"
 
 
 def attempt(helm: str, installed: Sequence[dict[str, Any]], *options: str) -> Any:
-    """Have helm render an upgrade of what is installed, or an installation of nothing."""
+    """Render an upgrade of the installed objects with helm, or a first installation."""
     with cluster_with(installed) as address:
         where = ("--namespace", "n", "--kube-apiserver", address, "--kube-version", "1.30.0")
         how = (*SERVER_SIDE[helm], "--disable-openapi-validation", *(("--is-upgrade",) if installed else ()))
@@ -37,14 +37,14 @@ def attempt(helm: str, installed: Sequence[dict[str, Any]], *options: str) -> An
 
 
 def upgraded(helm: str, installed: Sequence[dict[str, Any]], *options: str) -> list[dict[str, Any]]:
-    """The objects of an upgrade, as the API has them then."""
+    """The objects of an upgrade, as the API stores them."""
     done = attempt(helm, installed, *options)
     assert done.returncode == 0, done.stderr
     return [as_kept(one) for one in objects(done.stdout)]
 
 
 def as_kept(one: dict[str, Any]) -> dict[str, Any]:
-    """An object as the API gives it back: secrets encoded, claims with what is filled in."""
+    """An object as the API returns it: secrets encoded, defaults of claims filled in."""
     kept: dict[str, Any] = json.loads(json.dumps(one))
     if "stringData" in kept:
         given = kept.pop("stringData").items()
@@ -56,7 +56,7 @@ def as_kept(one: dict[str, Any]) -> dict[str, Any]:
 
 
 def fixed(found: Sequence[dict[str, Any]]) -> dict[tuple[str, str], Any]:
-    """(kind, name) to what an upgrade must not change of each object."""
+    """(kind, name) to the fields of each object that an upgrade must not change."""
     fields: dict[tuple[str, str], Any] = {}
     for one in found:
         key, spec = (one["kind"], one["metadata"]["name"]), one.get("spec", {})
@@ -83,14 +83,14 @@ UPGRADES = {
 
 
 def sets(options: Sequence[str]) -> tuple[str, ...]:
-    """The options of helm for values."""
+    """The `--set` options of helm for values."""
     return tuple(word for option in options for word in ("--set", option))
 
 
 @pytest.mark.parametrize("helm", HELMS)
 @pytest.mark.parametrize("case", ["default", "ha", "bundled"])
 def test_upgrades_change_nothing_that_kubernetes_keeps(helm: str, case: str) -> None:
-    """B-143: other disks, another database, other pods: claims, selectors and names of sets are what they were."""
+    """With other disks, another database and other pods, claims, selectors and names of sets stay the same."""
     before = upgraded(helm, (), *CASES[case])
     kept = fixed(before)
     assert ("StatefulSet", "r-ortoo-namesrv") in kept
@@ -104,14 +104,14 @@ def test_upgrades_change_nothing_that_kubernetes_keeps(helm: str, case: str) -> 
 
 
 def test_the_comparison_sees_a_change() -> None:
-    """B-143: without the set in the cluster, another size does change the claims: that is how they are made anew."""
+    """Without the set in the cluster another size does change the claims; this is how they are recreated."""
     first, second = (upgraded("helm", (), *sets((f"enode.storage.size={size}",))) for size in ("20Gi", "40Gi"))
     assert fixed(first) != fixed(second)
 
 
 @pytest.mark.parametrize("helm", HELMS)
 def test_what_no_upgrade_can_do_is_refused_with_a_way(helm: str) -> None:
-    """B-143: name servers without volumes get no SQLite file, and one member does not become three."""
+    """Name servers without volumes get no SQLite file, and an enode of one replica does not become one of three."""
     with_database = upgraded(helm, (), "--set", URL)
     done = attempt(helm, with_database)
     assert done.returncode != 0
@@ -125,7 +125,7 @@ def test_what_no_upgrade_can_do_is_refused_with_a_way(helm: str) -> None:
 
 
 def test_without_a_cluster_volumes_can_be_kept() -> None:
-    """B-143: who applies what `helm template` gives moves to a database with `namesrv.storage.keep`."""
+    """A user of `helm template` moves to a database with `namesrv.storage.keep`."""
     kept = sets((URL, "namesrv.storage.keep=true"))
     before, after = (objects(run(tool("helm"), "template", "r", str(CHART), *options).stdout) for options in ((), kept))
     assert fixed(before) == fixed(after)
@@ -133,7 +133,7 @@ def test_without_a_cluster_volumes_can_be_kept() -> None:
 
 @pytest.mark.parametrize("helm", HELMS)
 def test_a_password_that_was_made_is_kept(helm: str) -> None:
-    """B-144: over every upgrade; without a cluster, where nobody can see it, one has to be given."""
+    """It survives every upgrade. Without a cluster helm cannot read it, so one has to be given."""
     first = upgraded(helm, (), *sets(GENERATED))
     second = upgraded(helm, first, *sets(GENERATED), "--set", "postgresql.bundled.storage.size=9Gi")
     secrets = [[one for one in found if one["kind"] == "Secret"] for found in (first, second)]

@@ -1,4 +1,4 @@
-"""The image is really built, and all three roles really run from it. It takes two minutes: `make image-check`."""
+"""The image is really built, and all three roles run from it. It takes two minutes: `make image-check`."""
 
 import asyncio
 import subprocess
@@ -27,7 +27,7 @@ ROLES = ("namesrv", "enode", "snode")
 
 @pytest.fixture(scope="module")
 def containers() -> Iterator[Containers]:
-    """The built image; base and layers are kept for the next time."""
+    """The built image; base and layers are kept for the next run."""
     containers = Containers(Path(tempfile.gettempdir()) / "ortoo-containers")
     containers.make_base()
     subprocess.run(["make", "wheels"], cwd=ROOT, check=True, capture_output=True)
@@ -39,7 +39,7 @@ def containers() -> Iterator[Containers]:
 
 
 def test_image_is_small_and_runs_as_nobody_special(containers: Containers) -> None:
-    """No compiler, no pip, no sources; a user with a number, so that Kubernetes can check it."""
+    """No compiler, no pip, no sources; a numeric user, so that Kubernetes can check it."""
     config = containers.inspect(IMAGE)
     assert config["User"] == "10001:10001"
     listed = containers.podman(
@@ -63,7 +63,7 @@ async def until_ready(containers: Containers, role: str, address: str) -> None:
 
 
 async def test_three_roles_run_from_one_image(containers: Containers) -> None:
-    """With a read-only root, no rights and a limit on memory: messages go through, SIGTERM drains, data stay."""
+    """With a read-only root, no rights and a memory limit: messages flow, SIGTERM drains, and data persist."""
     ports = dict(zip(("namesrv", "enode", "snode", "m-namesrv", "m-enode", "m-snode"), free_ports(6), strict=True))
     namesrv = f"127.0.0.1:{ports['namesrv']}"
 

@@ -1,4 +1,4 @@
-"""What the image consists of is listed, and the job that releases it builds for both architectures and signs."""
+"""The contents of the image are listed, and the release job builds for both architectures and signs."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.repo.tree import ROOT
 @pytest.mark.image
 @pytest.mark.timeout(900)
 def test_everything_installed_is_listed_with_its_version_and_licence(tmp_path: Path) -> None:
-    """Of what the image needs nothing is missing; listing takes a minute, so `make image-check` does it."""
+    """Nothing that the image needs is missing from the list; listing takes a minute, so `make image-check` does it."""
     sbom.write_list(Path(sys.executable), tmp_path / "list.json")
     listed = json.loads((tmp_path / "list.json").read_text())
     assert (listed["bomFormat"], listed["specVersion"]) == ("CycloneDX", "1.6")
@@ -32,13 +32,13 @@ def test_everything_installed_is_listed_with_its_version_and_licence(tmp_path: P
 
 
 def test_the_list_is_of_what_the_dockerfile_installs() -> None:
-    """Both name the same parts of the project."""
+    """Both name the same packages of the project."""
     text = (ROOT / "deploy/docker/Dockerfile").read_text()
     assert set(re.findall(r"\./((?:libs|services)/[\w\[\],]+)", text)) == set(sbom.OURS)
 
 
 def test_a_release_builds_for_both_architectures_and_signs() -> None:
-    """The job says each step without doing it: two builds, one push, a signature and the list, all of one digest."""
+    """A dry run prints each step: two builds, one push, a signature and the list, all for one digest."""
     environ = {**os.environ, "REGISTRY": "registry.example/ortoo", "VERSION": "1.2.3", "COSIGN_KEY": "/key"}
     script = ROOT / "deploy/release.sh"
     done = subprocess.run((str(script), "--dry-run"), env=environ, capture_output=True, text=True, check=False)

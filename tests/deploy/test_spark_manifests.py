@@ -1,4 +1,4 @@
-"""Spark's manifests are whole: both operators' dialects, access, jobs; they name what the image has."""
+"""Spark's manifests are complete: dialects of both operators, access, jobs. They refer to files of the image."""
 
 import re
 import subprocess
@@ -36,7 +36,7 @@ def test_both_operators_run_the_pinned_spark_with_the_image_s_program() -> None:
 
 
 def test_what_manifests_start_is_in_the_image() -> None:
-    """The program, the entry point and the jobs exist, and the image copies them."""
+    """The program, the entry point and the jobs exist, and the image contains them."""
     for path in ("deploy/docker/pipeline.py", "deploy/docker/spark-entrypoint.sh"):
         assert (ROOT / path).exists()
         assert path in DOCKERFILE
@@ -47,7 +47,7 @@ def test_what_manifests_start_is_in_the_image() -> None:
 
 
 def test_a_driver_may_do_what_spark_does_and_no_more() -> None:
-    """The role is of one namespace and names its resources; no pod may become root."""
+    """The role is limited to one namespace and names its resources; no pod may become root."""
     access = TEXTS["access.yaml"]
     assert "ClusterRole" not in access
     assert '"*"' not in access
@@ -57,13 +57,13 @@ def test_a_driver_may_do_what_spark_does_and_no_more() -> None:
 
 
 def test_no_manifest_holds_a_secret() -> None:
-    """Spark shows its settings in plans and pages, so they carry none."""
+    """Spark shows its settings in plans and pages, so they contain no secrets."""
     for text in TEXTS.values():
         assert not re.search(r"(?i)(password|secret|token):\s*\S", text)
 
 
 def test_the_scripts_are_programs_that_a_shell_understands() -> None:
-    """`bash -n` reads them without complaint."""
+    """`bash -n` parses them without errors."""
     for path in (FOLDER / "submit.sh", ROOT / "deploy/docker/spark-entrypoint.sh", ROOT / "libs/spark/find_java.sh"):
         subprocess.run(["bash", "-n", str(path)], check=True)
         assert path.stat().st_mode & 0o111

@@ -1,4 +1,4 @@
-"""Processes for runs about consumers: name server, enodes, two snodes, a real Valkey; consumers that keep books."""
+"""Processes for consumer tests: name server, enodes, two snodes, a real Valkey, and consumers that record messages."""
 
 import asyncio
 import contextlib
@@ -42,10 +42,10 @@ async def consumer_cluster(
 
 @dataclass(slots=True)
 class Books:
-    """What the members of one group got."""
+    """The deliveries to the consumers of one group."""
 
     received: Counter[tuple[Queue, int]] = field(default_factory=Counter)
-    """(queue, offset) to how often."""
+    """(queue, offset) to number of deliveries."""
     last_at_s: float = 0.0
 
     @property
@@ -54,12 +54,12 @@ class Books:
         return sum(self.received.values()) - len(self.received)
 
     def missing(self, ends: Mapping[Queue, int]) -> int:
-        """How many messages of queues with these ends were never received."""
+        """The number of messages that were never received, given the end of each queue."""
         return sum(ends.values()) - sum(1 for queue, offset in self.received if offset < ends.get(queue, 0))
 
 
 class Member:
-    """One consumer, with the queues it has now."""
+    """One consumer, with its current queues."""
 
     def __init__(self, client: Client, group: str, topic: str, books: Books, name: str = "") -> None:
         self.consumer = client.consumer(group, topic, ConsumerSettings(from_first=True, client_id=name))
@@ -79,7 +79,7 @@ class Member:
 async def members(
     addresses: Sequence[str], group: str, topic: str, count: int, books: Books, *, prefix: str = "member"
 ) -> AsyncIterator[list[Member]]:
-    """So many consumers, each with a connection of its own."""
+    """Start `count` consumers, each with a connection of its own."""
     async with contextlib.AsyncExitStack() as parts:
         clients = [await parts.enter_async_context(connect(list(addresses))) for _ in range(count)]
         found = [Member(client, group, topic, books, f"{prefix}-{number:04}") for number, client in enumerate(clients)]
@@ -90,13 +90,13 @@ async def members(
 
 
 def settled(found: Sequence[Member], queue_count: int) -> bool:
-    """Whether each queue is owned once, as the members themselves see it."""
+    """Whether each queue has exactly one owner, according to the consumers."""
     owned = [queue for member in found for queue in member.consumer.queues]
     return len(owned) == len(set(owned)) == queue_count
 
 
 async def until(condition: Callable[[], bool], timeout_s: float) -> float:
-    """Wait for something; how long it took. Errors: TimeoutError."""
+    """Wait for a condition and return the seconds it took. Errors: TimeoutError."""
     clock = SystemClock()
     began_s = clock.monotonic_s()
     async with asyncio.timeout(timeout_s):
@@ -106,6 +106,6 @@ async def until(condition: Callable[[], bool], timeout_s: float) -> float:
 
 
 async def ends_of(client: Client, topic: str) -> dict[Queue, int]:
-    """Where each queue of a topic ends."""
+    """The end offset of each queue of a topic."""
     described = await client.admin.describe_topic(topic)
     return {one.queue: one.end_offset for one in described.queues}

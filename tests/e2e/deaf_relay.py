@@ -1,4 +1,4 @@
-"""A way to a server on which answers can get lost while requests still arrive."""
+"""A relay to a server that can drop answers while requests still arrive."""
 
 import asyncio
 import contextlib
@@ -10,19 +10,19 @@ READ_BYTES = 1 << 16
 
 
 class DeafRelay:
-    """Passes bytes on between its clients and one server; while `deaf`, what the server says is thrown away."""
+    """Forwards bytes between its clients and one server; while `deaf`, the server's bytes are dropped."""
 
     def __init__(self, target: str) -> None:
         """`target` is the server's host:port."""
         self.deaf = False
         self.swallowed = asyncio.Event()
-        """Set when something that the server said was thrown away."""
+        """Set when bytes of the server were dropped."""
         self.address = ""
         self._host, _, port = target.rpartition(":")
         self._port = int(port)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, until either side ends it."""
+        """Serve one connection, until either side closes it."""
         try:
             far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
         except OSError:

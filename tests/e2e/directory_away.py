@@ -1,13 +1,14 @@
-"""The directory goes away, and later is as it was long before: who leads goes on, and nothing acknowledged is lost.
+"""PostgreSQL is down, and is later restored from an old copy: the leader keeps working, nothing acknowledged is lost.
 
     python -m tests.e2e.directory_away --away 60 --age 600
 
-One enode of three members under load, a name server over PostgreSQL. A copy of the database is taken, a topic is made
-and a leader killed, so that the copy is old. Then PostgreSQL is away for a minute: no send may be refused, and nobody
-takes over. It is away once more, and the leader is killed meanwhile: another one has to serve within three seconds
-after PostgreSQL takes connections again. At last the old copy is put back, the name server starts on it, and leaders
-are killed: epochs that are over are proposed. The topic that the copy does not know is adopted from the enode. The
-history of all sends and reads is held against what one log can have told; the exit code is 1 when a promise was broken.
+One enode of three replicas under load, a name server over PostgreSQL. A copy of the database is taken, a topic is
+created and a leader is killed, so that the copy is outdated. Then PostgreSQL is down for a minute: no send may be
+refused, and the leader must not change. It is down once more, and the leader is killed meanwhile. Another replica has
+to serve within three seconds after PostgreSQL accepts connections again. Finally the old copy is restored, the name
+server starts on it, and leaders are killed, so that outdated epochs are proposed. The topic that the copy does not
+contain is adopted from the enode. The history of all sends and reads must be that of a single log. The exit code is 1
+when a guarantee was broken.
 """
 
 import argparse
@@ -30,18 +31,18 @@ from tests.e2e.take_overs import MOST_S, TakeOvers, under_load
 LATER = "later"
 LATER_MESSAGES = 100
 SEND_MAX_S = 1.0
-"""No send waits for a directory."""
+"""No send waits for the directory."""
 LEADERLESS_S = 3.0
-"""So long a leader is dead before PostgreSQL is back."""
+"""Seconds between the death of the leader and the return of PostgreSQL."""
 KILLS = 2
-"""Leaders killed on the old copy."""
+"""Number of leaders killed on the old copy."""
 ADOPTED_WITHIN_S = 30.0
 LOOK_S = 0.1
 
 
 @dataclass(slots=True)
 class DirectoryAway:
-    """One run, and what was seen."""
+    """One run and its results."""
 
     database: Postgres
     take_overs: TakeOvers
@@ -49,7 +50,7 @@ class DirectoryAway:
     faults: list[str] = field(default_factory=list)
 
     async def run(self, *, away_s: float, age_s: float) -> None:
-        """All of it."""
+        """Run all phases."""
         clock = self.take_overs.load.clock
         await self.database.save()
         saved_s = clock.monotonic_s()
@@ -74,7 +75,7 @@ class DirectoryAway:
             self.faults.append(f"a take-over {when} took {done.took_s:.2f} s")
 
     async def _away(self, away_s: float) -> None:
-        """Nobody takes over, and no send is refused or slow."""
+        """The leader does not change, and no send is refused or slow."""
         clock, before = self.take_overs.load.clock, await reign(self._mq)
         await self.database.stop()
         begun_s = clock.monotonic_s()
@@ -84,18 +85,18 @@ class DirectoryAway:
         after, slowest_s = await reign(self._mq), max(one.ended_s - one.invoked_s for one in sends)
         refused = sum(one.offset < 0 for one in sends)
         self.say(
-            f"PostgreSQL away for {away_s:.0f} s: {len(sends)} sent, {refused} refused, slowest {slowest_s:.3f} s; "
-            f"(member, epoch) that leads {before} before, {after} behind"
+            f"PostgreSQL away for {away_s:.0f} s: {len(sends)} sent, {refused} refused, slowest {slowest_s:.3f} s, "
+            f"leader (replica, epoch) {before} before, {after} after"
         )
         if refused or slowest_s > SEND_MAX_S or not sends:
             self.faults.append(
                 f"without a directory {refused} of {len(sends)} sends refused, slowest {slowest_s:.2f} s"
             )
         if before != after:
-            self.faults.append(f"{after} leads and {before} did, though nobody died")
+            self.faults.append(f"{after} leads and {before} did, though no replica died")
 
     async def _killed_while_away(self) -> None:
-        """Nobody can be proposed then; somebody serves soon after."""
+        """No leader can be proposed without the database; a replica serves soon after its return."""
         clock, leader = self.take_overs.load.clock, await self.take_overs.ready()
         await self.database.stop()
         killed_s = clock.monotonic_s()
@@ -106,11 +107,11 @@ class DirectoryAway:
         back_s = clock.monotonic_s()
         took_s = await self.take_overs.load.first_after(back_s) - back_s
         await leader.start()
-        self.say(f"a leader killed meanwhile: {took_s:.2f} s after PostgreSQL was back another one acknowledged")
+        self.say(f"a leader killed meanwhile: another one acknowledged {took_s:.2f} s after PostgreSQL was back")
         if acknowledged:
-            self.faults.append(f"{acknowledged} sends were acknowledged while nobody could be proposed")
+            self.faults.append(f"{acknowledged} sends were acknowledged while no leader could be proposed")
         if took_s > MOST_S:
-            self.faults.append(f"a take-over took {took_s:.2f} s from when PostgreSQL was back")
+            self.faults.append(f"a take-over took {took_s:.2f} s after PostgreSQL was back")
 
     async def _restored(self, age_s: float) -> None:
         await whole(self._mq)
@@ -119,21 +120,19 @@ class DirectoryAway:
         await self.database.restore()
         await namesrv.start()
         after = await reign(self._mq)
-        self.say(
-            f"PostgreSQL as it was {age_s:.0f} s before: (member, epoch) that leads {before} before, {after} behind"
-        )
+        self.say(f"PostgreSQL as it was {age_s:.0f} s before: leader (replica, epoch) {before} before, {after} after")
         if before != after:
-            self.faults.append(f"{after} leads and {before} did, though nobody died")
+            self.faults.append(f"{after} leads and {before} did, though no replica died")
 
     async def _later_topic(self) -> None:
-        """A topic that the copy does not know, with messages."""
+        """Create a topic that the copy does not contain, and send messages to it."""
         await leading(self.take_overs.cluster, self._mq)
         await _until_done(self.take_overs, lambda: self._mq.admin.ensure_topic(LATER, queue_count=1))
         async with self._mq.producer(LATER) as producer:
             await (await producer.send_many([b"%d" % number for number in range(LATER_MESSAGES)]))
 
     async def _adopted(self) -> None:
-        """The enode offers it back, with everything that was acknowledged in it."""
+        """The enode offers the topic, with every acknowledged message."""
         async with asyncio.timeout(ADOPTED_WITHIN_S):
             await _until_done(self.take_overs, lambda: self._mq.admin.adopt_topics(LATER))
             await _until_done(self.take_overs, lambda: self._mq.admin.describe_topic(LATER))
@@ -147,7 +146,7 @@ class DirectoryAway:
 
 
 async def _until_done(take_overs: TakeOvers, ask: Callable[[], object]) -> None:
-    """Ask for something until it is done: a name server that has just started does not know its enodes."""
+    """Repeat a request until it succeeds: a name server that has just started does not know its enodes."""
     while True:
         with contextlib.suppress(OrtooError):
             await ask()  # type: ignore[misc]
@@ -158,7 +157,7 @@ async def _until_done(take_overs: TakeOvers, ask: Callable[[], object]) -> None:
 async def directory_away(
     folder: Path, *, away_s: float, age_s: float, rate: int, say: Callable[[str], object]
 ) -> list[str]:
-    """Run it in `folder`; promises that were broken."""
+    """Run it in `folder` and return the broken guarantees."""
     async with (
         postgres() as database,
         member_cluster(folder, database_url=database.url) as cluster,
@@ -176,7 +175,7 @@ def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--away", type=float, default=60.0, help="seconds")
-    parser.add_argument("--age", type=float, default=600.0, help="how old the copy is at least, in seconds")
+    parser.add_argument("--age", type=float, default=600.0, help="minimum age of the copy in seconds")
     parser.add_argument("--rate", type=int, default=50, help="messages a second")
     given = parser.parse_args()
     logs.configure(level="error")

@@ -1,11 +1,11 @@
-"""Drain an enode while messages flow, stop it, and say what that cost.
+"""Drain an enode while messages flow, stop it, and report the effect on messages.
 
     python -m tests.e2e.drained_enode --rate 2000
 
-Two enodes, one snode, real processes. Every fourth message is of one of eight message groups; one group is pushed,
-another one pops. `ortoo enode drain enode-1 --wait` is typed in the middle; when it is back, the process is stopped.
-The exit code is 1 when a message was lost to either group, a send failed, or a message took longer than a second from
-its planned send to its acknowledgement or to its first delivery.
+Two enodes, one snode, real processes. Every fourth message belongs to one of eight message groups; one group is pushed,
+another one pops. `ortoo enode drain enode-1 --wait` runs in the middle; when it returns, the process is stopped. The
+exit code is 1 when a message was lost to either group or a send failed. It is also 1 when a message took longer than a
+second from its planned send to its acknowledgement or to its first delivery.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from tests.e2e.machine import Machine
 TOPIC, PUSHED, POPPED = "draining", "pushed", "popped"
 DELAY_MAX_S = 1.0
 QUIET_S = 5.0
-"""How long messages flow before the drain, and after the enode is gone."""
+"""Seconds of traffic before the drain, and after the enode has stopped."""
 TICK_S = 0.01
 POPPERS = 4
 PATIENCE_S = 120.0
@@ -47,35 +47,35 @@ CLOCK = SystemClock()
 
 @dataclass
 class Cost:
-    """What became of the messages."""
+    """The outcome of the messages."""
 
     planned_s: dict[bytes, float] = field(default_factory=dict)
     acknowledged: set[bytes] = field(default_factory=set)
     failed: list[str] = field(default_factory=list)
     got: dict[str, set[bytes]] = field(default_factory=lambda: {PUSHED: set(), POPPED: set()})
     slowest_s: dict[str, float] = field(default_factory=dict)
-    """Of sends and of each group's first deliveries, the longest since the planned send."""
+    """The longest time from the planned send to the acknowledgement, and to each group's first delivery."""
     drain_s: float = 0.0
     machine: Machine = field(default_factory=Machine)
 
     def ended(self, what: str, body: bytes) -> None:
-        """A message was acknowledged, or came for the first time."""
+        """A message was acknowledged, or delivered for the first time."""
         took_s = CLOCK.monotonic_s() - self.planned_s[body]
         self.slowest_s[what] = max(took_s, self.slowest_s.get(what, 0.0))
 
     def came(self, group: str, body: bytes) -> None:
-        """A group got a message."""
+        """A group received a message."""
         if body not in self.got[group]:
             self.got[group].add(body)
             self.ended(group, body)
 
     @property
     def lost(self) -> int:
-        """Acknowledged messages that did not come to a group."""
+        """Acknowledged messages that a group did not receive."""
         return sum(len(self.acknowledged - got) for got in self.got.values())
 
     def faults(self, delay_max_s: float = DELAY_MAX_S) -> list[str]:
-        """Promises that were broken."""
+        """The broken guarantees."""
         found = [f"a send failed: {text}" for text in self.failed[:5]]
         found += [f"{self.lost} messages are lost"] if self.lost else []
         late = ((what, took_s) for what, took_s in self.slowest_s.items() if took_s > delay_max_s)
@@ -86,7 +86,7 @@ class Cost:
         slowest = ", ".join(f"{what} {took_s * 1000:.0f} ms" for what, took_s in sorted(self.slowest_s.items()))
         return (
             f"{len(self.planned_s)} sent, {len(self.failed)} failed, {self.lost} lost, "
-            f"drained in {self.drain_s:.1f} s; slowest: {slowest}; {self.machine}"
+            f"drained in {self.drain_s:.1f} s, slowest {slowest}; {self.machine}"
         )
 
 
@@ -102,7 +102,7 @@ async def drained(folder: Path, *, rate: int, say: Callable[[str], object]) -> C
                 sending = background.spawn("sender", _send(producer, cost, rate, background))
                 await _drain(cluster, cost, say)
                 sending.cancel()
-                with contextlib.suppress(TimeoutError):  # then something is lost, and told
+                with contextlib.suppress(TimeoutError):  # then messages are lost, and the result reports it
                     async with asyncio.timeout(PATIENCE_S):
                         while len(cost.acknowledged) + len(cost.failed) < len(cost.planned_s) or cost.lost:
                             await CLOCK.sleep(0.05)
@@ -146,7 +146,7 @@ async def _pop_on(consumer: PopConsumer, cost: Cost) -> None:
 
 
 async def _send(producer: Producer, cost: Cost, rate: int, background: Background) -> None:
-    """So many messages a second for ever, each watched on its own; a stall of this process hides nothing."""
+    """Send `rate` messages a second, each watched on its own; a stall of this process does not hide delays."""
     due_s = CLOCK.monotonic_s()
     while True:
         first, count = len(cost.planned_s), max(1, round(rate * TICK_S))

@@ -1,4 +1,4 @@
-"""What drills have in common that are run from the command line."""
+"""Common parts of the drills that are run from the command line."""
 
 import asyncio
 import signal
@@ -11,13 +11,13 @@ TOLD_TO_END = 128 + signal.SIGTERM
 
 
 def say(text: str) -> None:
-    """A line for whoever watches, at once."""
+    """Print a line at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def run_drill(work: Coroutine[Any, Any, T]) -> T:
-    """Run a drill to its end; told to end before (SIGTERM), it ends what it started, as for Ctrl-C."""
+    """Run a drill to its end. On SIGTERM it ends the processes that it started, as on Ctrl-C."""
 
     async def whole() -> T:
         task = asyncio.current_task()

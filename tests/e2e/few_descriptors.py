@@ -191,7 +191,7 @@ class Run:
             async with asyncio.timeout(NEW_CLIENT_S), connect(self.cluster.address) as new:
                 await self._send(new, f"from a new client {when}")
             # Only now: a full port closes the connection of `ortoo doctor` too, until silent ones have given way.
-            found = await self._advice("connections used up")
+            found = await self._advice("connection limit reached")
             if not any(str(self.limit) in one["seen"] and role.role in one["process"] for one in found):
                 self.verdict.broken.append(f"{when} doctor does not name the limit: {self.verdict.doctor}")
         if not role.alive or role.pid != pid:
@@ -214,11 +214,13 @@ class Run:
         """A new client works as soon as the idle connections are gone, and nothing is wrong but the limit itself."""
         async with asyncio.timeout(30), connect(self.cluster.address) as mq:
             await self._send(mq, "when the idle connections are gone")
-        found = await self._advice("few descriptors", "descriptors used up", "disk failed", "disk full")
-        low = {one["process"].split()[0] for one in found if one["name"] == "few descriptors"}
+        found = await self._advice(
+            "low file descriptor limit", "file descriptors exhausted", "disk failed", "disk full"
+        )
+        low = {one["process"].split()[0] for one in found if one["name"] == "low file descriptor limit"}
         if self.limit < FEW and len(low) != len(self.cluster.roles):
             self.verdict.broken.append(f"doctor names the low limit only of {low}: {self.verdict.doctor}")
-        if wrong := [one for one in found if one["name"] != "few descriptors"]:
+        if wrong := [one for one in found if one["name"] != "low file descriptor limit"]:
             self.verdict.broken.append(f"doctor still says {wrong}")
 
     async def _advice(self, *names: str) -> list[dict[str, Any]]:

@@ -1,12 +1,12 @@
-"""Fill the disk of one enode of two while messages flow, and say what that cost.
+"""Fill the disk of one enode of two while messages flow, and report the effect on sends.
 
     python -m tests.e2e.full_enode --rate 600 --fills 3
 
-Two enodes, one snode, real processes; `enode-1` has a small tmpfs for a disk. A third of the messages goes by our
-producer, a third by single `Publish` calls, a third by RocketMQ's `SendMessage`, which are never sent twice. Each fill
-takes all room that the disk has, waits until the directory says that the enode refuses messages and until more
-messages than any queue holds have gone, then gives the room back and waits until the enode takes messages again. The
-exit code is 1 when a send failed or waited for more than a second, and 77 when no disk can be mounted here.
+Two enodes, one snode, real processes; `enode-1` has a small tmpfs for a disk. A third of the messages is sent by our
+producer, a third by single `Publish` calls, a third by RocketMQ's `SendMessage`, which are never retried. Each fill
+takes all space of the disk. It waits until the directory reports that the enode refuses messages, and until more
+messages than any queue holds have been sent. Then it frees the space and waits until the enode accepts messages again.
+The exit code is 1 when a send failed or waited for more than a second, and 77 when no disk can be mounted here.
 """
 
 import argparse
@@ -46,21 +46,23 @@ Send = Callable[[], Awaitable[object]]
 
 @dataclass
 class Cost:
-    """What became of the sends."""
+    """The outcome of the sends."""
 
     sent: int = 0
     failed: list[str] = field(default_factory=list)
     slowest_s: dict[str, float] = field(default_factory=dict)
-    """By the way of sending: the longest time from the planned send to its acknowledgement."""
+    """By kind of send: the longest time from the planned send to its acknowledgement."""
     noticed_s: list[float] = field(default_factory=list)
-    """Of each fill: from the last byte of room to the directory that says so. Sends go on meanwhile, and use what is
-    left of the segment."""
+    """For each fill: from the last free byte until the directory reports it.
+
+    Sends continue meanwhile and use what is left of the segment.
+    """
     resumed_s: list[float] = field(default_factory=list)
-    """Of each fill: from room to the directory that says nothing more."""
+    """For each fill: from freed space until the directory reports no trouble."""
     machine: Machine = field(default_factory=Machine)
 
     def faults(self) -> list[str]:
-        """Promises that were broken."""
+        """The broken guarantees."""
         late = ((way, took_s) for way, took_s in self.slowest_s.items() if took_s > WAIT_MAX_S)
         return [*self.failed[:5], *(f"{way}: a send took {took_s:.2f} s" for way, took_s in late)]
 
@@ -72,7 +74,7 @@ class Cost:
             for name, found in (("noticed after", self.noticed_s), ("taken back after", self.resumed_s))
         )
         return (
-            f"{self.sent} sent, {len(self.failed)} failed; slowest: {slowest}; full {len(self.noticed_s)} times, "
+            f"{self.sent} sent, {len(self.failed)} failed, slowest {slowest}; full {len(self.noticed_s)} times, "
             f"{', '.join(times)}; {self.machine}"
         )
 
@@ -129,7 +131,7 @@ async def _until(mq: Client, *, refuses: bool) -> None:
 
 
 def _ways(mq: Client, rocketmq: MessagingServiceStub) -> dict[str, Send]:
-    """How single messages are sent, each by one call that nobody repeats."""
+    """The kinds of sends of single messages: one call each, without retries."""
 
     async def publish() -> None:
         request = producer_pb2.PublishRequest(topic=TOPIC, messages=[record_pb2.Message(body=BODY)])
@@ -147,7 +149,7 @@ def _ways(mq: Client, rocketmq: MessagingServiceStub) -> dict[str, Send]:
 
 
 async def _keep_sending(ways: dict[str, Send], cost: Cost, rate: int, background: Background) -> None:
-    """One message after another at its planned time for ever, each watched on its own."""
+    """Send one message after another at its planned time, each watched on its own."""
     due_s, number = CLOCK.monotonic_s(), 0
     while True:
         way = sorted(ways)[number % len(ways)]
@@ -170,7 +172,7 @@ def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=int, default=600, help="messages a second, of 4,000 bytes")
-    parser.add_argument("--fills", type=int, default=3, help="how often the disk is filled")
+    parser.add_argument("--fills", type=int, default=3, help="number of times that the disk is filled")
     arguments = parser.parse_args()
     logs.configure(level="error")
     with tempfile.TemporaryDirectory(prefix="ortoo-full-") as folder:
@@ -180,7 +182,7 @@ def main() -> int:
             )
             cost = run_drill(run)
         except NotAllowed as error:
-            sys.stderr.write(f"NOT CHECKED: a full disk needs the right to mount a tmpfs: {error}\n")
+            sys.stderr.write(f"NOT CHECKED: a full disk needs the right to mount a tmpfs ({error})\n")
             return SKIPPED
     sys.stdout.write("\n".join([*cost.faults(), cost.summary(), ""]))
     return 1 if cost.faults() else 0

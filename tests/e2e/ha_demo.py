@@ -1,11 +1,11 @@
-"""`make demo-ha`: every flight of 2013 through an enode of three members, whose leader is lost three times on the way.
+"""`make demo-ha`: every flight of 2013 through an enode of three replicas, whose leader is lost three times on the way.
 
     python -m tests.e2e.ha_demo
 
-Three name servers on PostgreSQL, one enode of three members, two snodes that share their groups through Valkey. While
-flights are sent the leader is killed, then a leader is frozen, then a leader's disk is emptied. The table says what was
-sent, acknowledged, delivered, lost and delivered twice, and how long each take-over took: until a client that was
-sending had a send acknowledged that it began after the harm. The exit code is 1 when anything is missing.
+Three name servers on PostgreSQL, one enode of three replicas, two snodes that share their groups through Valkey. While
+flights are sent the leader is killed, then a leader is frozen, then a leader's disk is emptied. The table shows the
+flights sent, acknowledged, delivered, lost and delivered twice, and the time of each failover. That is the time until a
+send that a client began after the fault was acknowledged. The exit code is 1 when anything is missing.
 """
 
 import argparse
@@ -40,31 +40,31 @@ HARMS = ("kill", "freeze", "empty")
 TOLD = {"kill": "killed (SIGKILL)", "freeze": "frozen (SIGSTOP)", "empty": "killed, and its disk emptied"}
 NAME_SERVERS, SNODES = 3, 2
 WAITING_BYTES_MAX = 8 << 20
-"""So much waits while nobody leads: more of it would hold up the small messages by which a take-over is measured."""
+"""The bytes that wait while there is no leader: more would delay the small messages that measure a failover."""
 PULSE_PER_S = 20
-"""What is sent beside the flights, one message at a time, to measure take-overs and to keep a history of."""
+"""Rate of the small messages beside the flights, sent one at a time, that measure failovers and provide a history."""
 
 
 @dataclass(slots=True)
 class HaOutcome:
-    """What came of it."""
+    """The results."""
 
     flow: FlightFlow = field(default_factory=FlightFlow)
     acknowledged: int = 0
     stored: int = 0
     rounds: list[Round] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
-    """What the history of the small messages shows that one log cannot have told."""
+    """Contradictions in the history of the small messages: answers that no single log could have given."""
 
     def right(self, flights: int) -> bool:
-        """Whether everything was acknowledged, is stored once, and reached every group that wanted it."""
+        """Whether every flight was acknowledged, is stored once, and reached every group that subscribes to it."""
         counts = {self.flow.sent.total(), self.acknowledged, self.stored, flights}
         return len(counts) == 1 and not self.broken and all(one.right for one in self.flow.verdicts())
 
 
 @contextlib.asynccontextmanager
 async def database() -> AsyncIterator[str]:
-    """Where name servers keep what they know: PostgreSQL, or a file if its wheel is not for this machine."""
+    """The database of the name servers: PostgreSQL, or a SQLite file if its wheel does not support this machine."""
     if importlib.util.find_spec("pgserver") is None:
         sys.stdout.write("PostgreSQL is not installed here: the name servers share a SQLite file instead\n")
         yield ""
@@ -74,7 +74,7 @@ async def database() -> AsyncIterator[str]:
 
 
 async def ha_demo(folder: Path, flights: int = FLIGHTS) -> HaOutcome:
-    """Run it in `folder`, with so many flights."""
+    """Run it in `folder`, with `flights` flights."""
     outcome = HaOutcome()
     async with (
         database() as url,
@@ -100,14 +100,14 @@ async def ha_demo(folder: Path, flights: int = FLIGHTS) -> HaOutcome:
 async def _sent(
     outcome: HaOutcome, take_overs: TakeOvers, addresses: list[str], flights: int, progress: FlightProgress
 ) -> int:
-    """Send all flights, and harm whoever leads after a quarter, a half and three quarters; how many were accepted."""
+    """Send all flights, and harm the leader after a quarter, a half and three quarters; return the number accepted."""
     flow, source = outcome.flow, islice(messages(data_file()), flights)
     taken, harmed = [], list[asyncio.Task[None]]()
     settings = ProducerSettings(memory_bytes_max=WAITING_BYTES_MAX)
     async with connect(addresses) as mq, mq.producer(TOPIC, settings) as producer, Background("harm") as background:
         while chunk := list[Flight](islice(source, CHUNK_MESSAGES)):
             if len(harmed) < len(HARMS) and flow.sent.total() * (len(HARMS) + 1) >= flights * (len(harmed) + 1):
-                await asyncio.gather(*harmed)  # one after another, and each of them while flights are sent
+                await asyncio.gather(*harmed)  # one after another, each of them while flights are sent
                 leader, harm = await take_overs.ready(), HARMS[len(harmed)]
                 harmed.append(background.spawn(harm, _harm(outcome, take_overs, leader, harm, progress)))
             flow.note(chunk)
@@ -133,7 +133,7 @@ async def _harm(
 
 
 def print_outcome(outcome: HaOutcome, flights: int) -> None:
-    """Two tables, and one line that says what they mean."""
+    """Print two tables, and one line with the conclusion."""
     console, flow = Console(), outcome.flow
     counts = Table(title="Flights of 2013, and three lost leaders", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("", "messages", "lost", "twice"):
@@ -163,7 +163,7 @@ def print_outcome(outcome: HaOutcome, flights: int) -> None:
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--flights", type=int, default=FLIGHTS, help="send only so many")
+    parser.add_argument("--flights", type=int, default=FLIGHTS, help="number of flights to send")
     given = parser.parse_args()
     logs.configure(level="error")
     with tempfile.TemporaryDirectory(prefix="ortoo-demo-") as folder:

@@ -1,4 +1,4 @@
-"""What clients saw of one topic while members of its enode died, and whether one log can have told it all. Pure.
+"""Check whether the answers about one topic, during failures of its enode's replicas, are those of a single log. Pure.
 
 Times are those of one monotonic clock, in seconds. Bodies are unique. The check takes O(n log n).
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 SHOWN = 5
-"""So many of a kind are told."""
+"""Number of problems of a kind that are reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,36 +21,36 @@ class Send:
     ended_s: float
     queue: int = 0
     offset: int = -1
-    """Where the acknowledgement says it lies; negative when nobody knows whether it is stored."""
+    """The acknowledged offset; negative when it is unknown whether the message is stored."""
     refused: bool = False
-    """Whether it was said that it is not stored."""
+    """Whether the answer was that it is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What one reader got of a queue, from its `begin` to the end that it was told."""
+    """The answer to one read of a queue, from its `begin` to the end that was reported."""
 
     queue: int
     invoked_s: float
     ended_s: float
     end: int
-    """The offset behind the last message that there was."""
+    """The offset behind the last message at that time."""
     found: tuple[tuple[int, bytes], ...] = ()
-    """(offset, body) of what it got."""
+    """(offset, body) of the messages that it returned."""
 
 
 @dataclass(slots=True)
 class History:
-    """All of it. `final` are reads of whole queues after everything had come to rest, one for each queue."""
+    """A whole history. `final` are reads of whole queues after the run, one for each queue."""
 
     sends: list[Send] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     final: list[Read] = field(default_factory=list)
     is_idempotent: bool = True
-    """Whether a send that was tried again is stored once."""
+    """Whether a retried send is stored once."""
 
     def problems(self) -> list[str]:
-        """What no log can have told, in words; empty when nothing is wrong."""
+        """The contradictions, as text; empty when there is none."""
         found: list[str] = []
         for kind in (
             self._values(),
@@ -67,7 +67,7 @@ class History:
         return [one for one in self.sends if one.offset >= 0 and not one.refused]
 
     def _values(self) -> Iterator[str]:
-        """One value for each (queue, offset), whoever led and whoever was asked."""
+        """Each (queue, offset) has one value, whichever replica was the leader or answered."""
         known: dict[tuple[int, int], bytes] = {}
         told = [((one.queue, one.offset), one.body) for one in self._acknowledged()]
         told += [((read.queue, at), body) for read in (*self.reads, *self.final) for at, body in read.found]
@@ -81,7 +81,7 @@ class History:
                 yield f"{one.body!r} was acknowledged at {places[one.body]} and at {place}"
 
     def _orders(self) -> Iterator[str]:
-        """What was acknowledged before another send began lies before it."""
+        """A message acknowledged before the start of another send has a lower offset than that."""
         for queue, sends in _by_queue(self._acknowledged()):
             ended = sorted(sends, key=lambda one: one.ended_s)
             highest: Send | None = None
@@ -104,14 +104,14 @@ class History:
             )
 
     def _reads_see(self) -> Iterator[str]:
-        """A read has everything that was acknowledged before it began."""
+        """A read returns every message that was acknowledged before it began."""
         sends = dict(_by_queue(self._acknowledged()))
         for queue, reads in _by_queue((*self.reads, *self.final)):
             before = ((one.ended_s, one.offset + 1, f"{one.body!r} lay") for one in sends.get(queue, []))
             yield from _behind(queue, reads, before)
 
     def _final_is_whole(self) -> Iterator[str]:
-        """The last read has every acknowledgement in its place, and no gaps."""
+        """The last read has every acknowledged message at its offset, and no gaps."""
         final = {(read.queue, at): body for read in self.final for at, body in read.found}
         for one in self._acknowledged():
             if final.get((one.queue, one.offset)) != one.body:
@@ -122,13 +122,13 @@ class History:
                 yield f"queue {read.queue} has gaps below {read.end}"
 
     def _nothing_else(self) -> Iterator[str]:
-        """What is there was sent and not refused, and once if clients number what they send."""
+        """Every stored message was sent and not refused, and is stored once if clients number their batches."""
         stored = Counter(body for read in self.final for _, body in read.found)
         sent = {one.body for one in self.sends}
         answered = {one.body for one in self.sends if not one.refused}
         for body, count in stored.items():
             if body not in sent:
-                yield f"{body!r} is there, and nobody sent it"
+                yield f"{body!r} is there and was never sent"
             elif body not in answered:
                 yield f"{body!r} was refused and is there"
             if count > 1 and self.is_idempotent:
@@ -143,7 +143,7 @@ def _by_queue(all_of: Iterable[Send | Read]) -> list[tuple[int, list]]:  # type:
 
 
 def _behind(queue: int, reads: Iterable[Read], known: Iterable[tuple[float, int, str]]) -> Iterator[str]:
-    """Reads that end below what was known before they began: (since when, which end, what that is)."""
+    """Reads that end below an earlier known end: (since when, which end, description)."""
     ordered = sorted(known)
     times = [since_s for since_s, _, _ in ordered]
     highest: list[tuple[int, str]] = []

@@ -1,9 +1,9 @@
-"""Kill each of the three roles at random, without warning, while messages flow; then audit everything.
+"""Kill each of the three roles at random, without warning, while messages flow; then audit all messages.
 
     python -m tests.e2e.kill_roles --seed 7 --kills 20 --enodes 2
 
-Prints one line for each kill and a summary; the exit code is 1 when a promise was broken. The same seed makes the
-same choices; what the machine makes of them differs from run to run.
+Prints one line for each kill and a summary; the exit code is 1 when a guarantee was broken. The same seed makes the
+same choices, but their effects differ from run to run.
 """
 
 import argparse
@@ -34,7 +34,7 @@ QUEUES = 4
 PRODUCERS, CONSUMERS = 2, 2
 CHUNK_MESSAGES = 20
 PROGRESS_MESSAGES = 300
-"""About how many messages are acknowledged between two kills; that is also the proof that each was overcome."""
+"""Approximate number of messages acknowledged between two kills, which also proves recovery from each kill."""
 PATIENCE_S = 60.0
 
 Say = Callable[[str], object]
@@ -46,7 +46,7 @@ class KillRun:
     def __init__(
         self, address: str, victims: Sequence[Sequence[RoleProcess]], *, enodes: int, randomness: Randomness, say: Say
     ) -> None:
-        """Work through the snode at `address`; `victims` are the processes to kill, those of one role together."""
+        """Work through the snode at `address`; `victims` are the processes to kill, grouped by role."""
         self.ledger = Ledger()
         self.kills: list[str] = []
         self._address = address
@@ -73,14 +73,14 @@ class KillRun:
                 self._stop_sending.set()
                 async with asyncio.timeout(PATIENCE_S):
                     await asyncio.gather(*producers)
-                with contextlib.suppress(AssertionError):  # the audit names what is missing
+                with contextlib.suppress(AssertionError):  # the audit names the missing messages
                     await self._until(lambda: self.ledger.all_delivered, "the last delivery")
                 self.ledger.offsets_are(await self._committed(admin))
             self.ledger.audit(await self._stored(channels))
         return self.ledger
 
     def _order(self, kills_of_each_role: int) -> list[Sequence[RoleProcess]]:
-        """Each role so many times, shuffled; of several enodes or snodes, one by chance; at last all at once."""
+        """Each role the given number of times, shuffled, with a random enode or snode. Finally all at once."""
         kinds = [several for several in self._victims for _ in range(kills_of_each_role)]
         order: list[Sequence[RoleProcess]] = []
         while kinds:
@@ -90,7 +90,7 @@ class KillRun:
 
     async def _kill_and_restart(self, roles: Sequence[RoleProcess], admin: admin_pb2_grpc.AdminServiceStub) -> None:
         names = ", ".join(role.folder.name for role in roles)
-        with contextlib.suppress(Exception):  # a cluster that is recovering may not answer; then the old floor holds
+        with contextlib.suppress(Exception):  # a recovering cluster may not answer; then the old offsets stay
             self.ledger.offsets_are(await self._committed(admin))
         await self._clock.sleep(self._randomness.uniform(0, 0.1))
         for role in roles:
@@ -173,7 +173,7 @@ class KillRun:
 
 
 async def kill_roles(folder: Path, *, seed: int, kills: int, enodes: int = 1, say: Say = lambda text: None) -> Ledger:
-    """Run it in `folder`; the ledger's `faults` say which promises were broken."""
+    """Run it in `folder`; the ledger's `faults` are the broken guarantees."""
     async with process_cluster(folder, enodes=enodes) as cluster:
         victims = ([cluster.namesrv], cluster.enodes, cluster.snodes)
         run = KillRun(cluster.address, victims, enodes=enodes, randomness=Randomness(seed), say=say)
@@ -197,8 +197,8 @@ def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1, help="makes the choices")
-    parser.add_argument("--kills", type=int, default=20, help="how often each role is killed")
-    parser.add_argument("--enodes", type=int, default=2, help="how many enodes there are")
+    parser.add_argument("--kills", type=int, default=20, help="number of kills of each role")
+    parser.add_argument("--enodes", type=int, default=2, help="number of enodes")
     parser.add_argument("--folder", type=Path, help="keep stores and logs here")
     arguments = parser.parse_args()
     logs.configure(level="error")

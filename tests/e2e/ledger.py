@@ -1,4 +1,4 @@
-"""What was sent, acknowledged, delivered and stored in one run, and whether that is what was promised."""
+"""The messages sent, acknowledged, delivered and stored in one run, checked against the guarantees."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,19 +10,19 @@ Place = tuple[str, int]
 
 @dataclass(slots=True)
 class Ledger:
-    """The books of one run. Messages are told apart by their bodies, which are all different."""
+    """The records of one run. Messages are identified by their bodies, which are all different."""
 
     sent: int = 0
     acknowledged: dict[bytes, tuple[Place, int]] = field(default_factory=dict)
-    """Body to where the receipt says it lies."""
+    """Body to the place in the receipt."""
     unknown: set[bytes] = field(default_factory=set)
     """Bodies whose sending failed: they may be stored or not."""
     deliveries: Counter[bytes] = field(default_factory=Counter)
     delivered_at: dict[tuple[Place, int], bytes] = field(default_factory=dict)
     committed: dict[Place, int] = field(default_factory=dict)
-    """How far each queue was durably acknowledged by the group when it was last looked at."""
+    """The offset of each queue that the group had durably acknowledged at the last look."""
     faults: list[str] = field(default_factory=list)
-    """Promises that were broken, in words."""
+    """The broken guarantees, as text."""
 
     def stored_at(self, body: bytes, place: Place, offset: int) -> None:
         """A producer got a receipt."""
@@ -39,7 +39,7 @@ class Ledger:
             )
 
     def offsets_are(self, committed: Mapping[Place, int]) -> None:
-        """The group's offsets as they are now; they never go back (G10)."""
+        """Record the group's current offsets; they never go back (G10)."""
         for place, offset in committed.items():
             if offset < self.committed.get(place, 0):
                 self.faults.append(f"the offset of {place} went back from {self.committed[place]} to {offset}")
@@ -55,7 +55,7 @@ class Ledger:
         return [body for body in self.acknowledged if body not in self.deliveries]
 
     def audit(self, stored: Mapping[Place, Sequence[tuple[int, bytes]]]) -> None:
-        """Compare with everything that is stored: (offset, body) of each queue, in order (G1, G3, G4)."""
+        """Compare with all stored messages: (offset, body) of each queue, in order (G1, G3, G4)."""
         copies: Counter[bytes] = Counter()
         where: dict[tuple[Place, int], bytes] = {}
         for place, messages in stored.items():
@@ -81,7 +81,7 @@ class Ledger:
             self.faults.append(f"{len(strange)} stored messages were never sent, such as {next(iter(strange))[:24]!r}")
 
     def summary(self) -> str:
-        """One line for people."""
+        """One line."""
         again = self.deliveries.total() - len(self.deliveries)
         return (
             f"{self.sent} sent, {len(self.acknowledged)} acknowledged, {len(self.unknown)} unknown, "

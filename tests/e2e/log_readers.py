@@ -1,9 +1,9 @@
-"""Roles whose log is not read: a reader that is killed, stopped or slow, a full device, and no standard error at all.
+"""Roles whose log is not read: a killed, stopped or slow reader, a full device, and no standard error at all.
 
     python -m tests.e2e.log_readers --reader stopped --seconds 60
 
 A cluster of real processes: name server, enode, a snode, and a snode of two workers. While the log cannot be written,
-each of them logs, is asked for its health and is stopped at the end; sends go on through both snodes.
+each of them logs, answers health checks and is stopped at the end; sends continue through both snodes.
 """
 
 import argparse
@@ -32,38 +32,38 @@ from ortoo.testing.servers.valkey import valkey
 
 READERS = ("killed", "stopped", "slow", "full", "closed")
 PIPE_BYTES = 4096
-"""The smallest pipe: it is full after few lines."""
+"""The smallest pipe, which is full after few lines."""
 LINE_BYTES = 10_000
-"""Of the lines that the roles are made to log; the queue of each of them is full after a hundred."""
+"""Size of the lines that the roles are made to log; the queue of each role is full after a hundred."""
 TICK_S, PACE_S, SLOW_S = 0.05, 0.02, 1.0
 ANSWER_S = 10.0
-"""So late an answer counts as missed. Before the log had a queue there was none at all."""
+"""An answer after this time counts as missed. Before the log had a queue there was no answer at all."""
 PATIENCE_S = 60.0
 TOPIC, KEY = "flights", "honest"
-CLOSE = "import os, sys; os.closerange({}, 3); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-"""A program that becomes another one, without the standard files from some number on."""
+CLOSE = "import os, sys\nos.closerange({}, 3)\nos.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+"""A program that closes the standard files from some number on and then executes another program."""
 CLOCK = SystemClock()
 
 
 @dataclasses.dataclass
 class Verdict:
-    """What became of the roles."""
+    """The results for the roles."""
 
     sent: int = 0
     longest_send_s: float = 0.0
     checks: int = 0
     broken: list[str] = dataclasses.field(default_factory=list)
-    """Roles that ended, checks and sends that were not answered, exit codes."""
+    """Roles that ended, unanswered checks and sends, wrong exit codes."""
     dropped: dict[str, float] = dataclasses.field(default_factory=dict)
-    """Role, or worker of the second snode, to the lines that it counts as dropped."""
+    """Role, or worker of the second snode, to the number of lines that it counts as dropped."""
     told: dict[str, int] = dataclasses.field(default_factory=dict)
-    """Role to the lines of its log, as far as they were read, that tell of a gap."""
+    """Role to the number of its log lines about a gap, in the part of the log that was read."""
     found: int = 0
-    """Messages that the process for key indexes found."""
+    """Number of messages found by the process for key indexes."""
 
 
 class LogPipe:
-    """Where a role logs, and who reads that."""
+    """The log output of a role, and its reader."""
 
     def __init__(self) -> None:
         self.reading, self.writing = os.pipe()
@@ -73,7 +73,7 @@ class LogPipe:
         self.read_all()
 
     def read_all(self) -> None:
-        """Read whatever comes."""
+        """Read everything that arrives."""
         asyncio.get_running_loop().add_reader(self.reading, self.read_some)
 
     def stop(self) -> None:
@@ -81,25 +81,25 @@ class LogPipe:
         asyncio.get_running_loop().remove_reader(self.reading)
 
     def read_some(self) -> None:
-        """Read as much as there is at once."""
+        """Read what is available now."""
         with contextlib.suppress(BlockingIOError):
             self.text += os.read(self.reading, PIPE_BYTES)
 
     def kill(self) -> None:
-        """Be gone, as a log shipper that is restarted."""
+        """Close the reading end, like a log shipper that is restarted."""
         self.stop()
         os.close(self.reading)
         self.reading = -1
 
     def close(self) -> None:
-        """Be gone, and end what others share."""
+        """Close both ends."""
         if self.reading >= 0:
             self.kill()
         os.close(self.writing)
 
 
 class LoggingRole(RoleProcess):
-    """A role that logs a long line at each SIGHUP, and that may be started without standard error."""
+    """A role that logs a long line at each SIGHUP, and may be started without standard error."""
 
     def __init__(self, role: str, folder: Path, settings: dict[str, object]) -> None:
         self.metrics = f"127.0.0.1:{free_ports(1)[0]}"
@@ -115,22 +115,22 @@ class LoggingRole(RoleProcess):
         return (words[0], "-c", CLOSE.format(2), *words[1:]) if self.is_closed else words
 
     def begin_to_log(self) -> None:
-        """From here on each SIGHUP finds a setting that there is not, and logs its name."""
+        """Make each SIGHUP find an unknown setting, whose name is logged."""
         self.file.write_text(f"{'x' * (LINE_BYTES // 2)} = 1\n")
 
     def log(self) -> None:
-        """Log a line soon."""
+        """Request a log line."""
         os.kill(self.pid, signal.SIGHUP)
 
     async def dropped(self) -> dict[str, float]:
-        """The lines that it dropped; of a snode with workers for each process."""
+        """The number of lines that it dropped; of a snode with workers for each process."""
         series = (await scraped(self.metrics)).get("ortoo_log_lines_dropped_total", {})
         return {dict(labels).get("worker", self.folder.name): count for labels, count in series.items()}
 
 
 @contextlib.asynccontextmanager
 async def logging_roles(folder: Path, reader: str) -> AsyncIterator[tuple[list[LoggingRole], dict[str, LogPipe]]]:
-    """Start a cluster whose roles log into pipes that are read, or as `reader` has it; leave nothing running."""
+    """Start a cluster whose roles log into pipes with the given kind of `reader`; leave nothing running."""
     async with contextlib.AsyncExitStack() as stack:
         store = await stack.enter_async_context(valkey(folder / "valkey"))
         shared: dict[str, object] = {"REDIS_URL": store.url}
@@ -158,7 +158,7 @@ async def logging_roles(folder: Path, reader: str) -> AsyncIterator[tuple[list[L
 
 
 async def _watch(role: LoggingRole, verdict: Verdict) -> None:
-    """Ask for its health, as a probe does, until there is no answer."""
+    """Check its health, as a probe does, until there is no answer."""
     async with grpc.aio.insecure_channel(role.address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         while True:
@@ -169,7 +169,7 @@ async def _watch(role: LoggingRole, verdict: Verdict) -> None:
                     assert (await get(role.metrics, "/readyz")).status == 200
             except (grpc.RpcError, OSError, AssertionError) as error:
                 state = "is there" if role.alive else "has ended"
-                verdict.broken.append(f"{role.folder.name} {state}: no health check: {error!r}")
+                verdict.broken.append(f"{role.folder.name} {state}: no health check ({error!r})")
                 return
             verdict.checks += 1
             await CLOCK.sleep(TICK_S)
@@ -192,7 +192,7 @@ async def _send(address: str, verdict: Verdict) -> None:
 
 
 async def endure(folder: Path, reader: str, *, seconds: float) -> Verdict:
-    """Run the cluster for so long, and until each process has dropped lines, beside such a reader."""
+    """Run the cluster with such a reader for `seconds`, and until each process has dropped lines."""
     verdict = Verdict()
     async with logging_roles(folder, reader) as (roles, pipes):
         async with connect(roles[2].address) as mq:
@@ -242,7 +242,7 @@ async def _log_until_lines_are_dropped(roles: Sequence[LoggingRole], verdict: Ve
             verdict.broken.append(f"no metrics: {error!r}")
         if verdict.dropped and all(count or name == "parent" for name, count in verdict.dropped.items()):
             return
-    verdict.broken.append(f"lines that nobody can have read are not counted: {verdict.dropped}")
+    verdict.broken.append(f"unreadable lines are not counted: {verdict.dropped}")
 
 
 async def _read_slowly(pipe: LogPipe) -> None:
@@ -252,7 +252,7 @@ async def _read_slowly(pipe: LogPipe) -> None:
 
 
 async def _come_back(roles: Sequence[LoggingRole], pipes: dict[str, LogPipe], verdict: Verdict) -> None:
-    """Let the readers go on, until each has heard of the lines that it missed."""
+    """Let the readers resume, until each has read the line about the dropped lines."""
     for pipe in pipes.values():
         pipe.read_all()
     async with asyncio.timeout(PATIENCE_S):
@@ -266,16 +266,16 @@ async def _come_back(roles: Sequence[LoggingRole], pipes: dict[str, LogPipe], ve
 
 
 async def _find(address: str, verdict: Verdict) -> None:
-    """Have the enode's process for key indexes started, and answer."""
+    """Make the enode start its process for key indexes, and get an answer from it."""
     async with asyncio.timeout(PATIENCE_S), connect(address) as mq:
         while not verdict.found:  # the index follows the log a moment later
             verdict.found = len((await mq.admin.find_messages(TOPIC, key=KEY)).messages)
 
 
 async def _lose_the_name_server(roles: Sequence[LoggingRole], verdict: Verdict, *, is_refused: bool) -> None:
-    """Kill the name server: the others log that in the loops by which they live, which end them where they fail.
+    """Kill the name server: the others log that in their main loops, whose failure would end the process.
 
-    Where their lines are refused, each has dropped some by then. They find the name server that is started again.
+    With an unwritable log each has dropped some lines by then. They reconnect to the restarted name server.
     """
     name_server, *others = roles
     before = {role: sum((await role.dropped()).values()) for role in others}
@@ -302,7 +302,7 @@ async def _has_dropped(role: LoggingRole, before: float) -> bool:
 
 
 async def _lose_a_worker(snode: LoggingRole) -> None:
-    """Kill a worker: the parent logs that, starts it again, and serves meanwhile."""
+    """Kill a worker: the parent logs that, restarts it, and the snode serves meanwhile."""
     children = Path(f"/proc/{snode.pid}/task/{snode.pid}/children").read_text().split()
     os.kill(int(children[0]), signal.SIGKILL)
     snode.file.write_text("")
@@ -318,7 +318,7 @@ async def _lose_a_worker(snode: LoggingRole) -> None:
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--reader", choices=READERS, action="append", help="all of them if none is given")
+    parser.add_argument("--reader", choices=READERS, action="append", help="all kinds if none is given")
     parser.add_argument("--seconds", type=float, default=60.0)
     asked = parser.parse_args()
     is_broken = False

@@ -1,14 +1,19 @@
-"""Destroy the disk of a member at any moment, leader and follower by turns, while everything is in use; then audit.
+"""Destroy the disk of a replica at random times, leader and follower in turn, under full load; then audit.
 
     python -m tests.e2e.lost_disks --rounds 20 --seed 1
 
-One enode of three members under the workload of simulated runs: sends of both protocols, with dedup ids, in message
-groups, and batches that are sent again long after they were acknowledged; pushed and pulled groups with their offsets;
-pops that are acknowledged, given back for later, renewed or left alone; delayed messages, some recalled; transactions
-that are committed, rolled back or left open; dead letters. In each round a member is killed and its folder removed;
-then an empty one is added and the old one removed, as an operator does. When all has come to rest the model of the
-simulation says what was lost, doubled, early or taken back. The same seed makes the same choices; what the machine
-makes of them differs. The exit code is 1 when a promise was broken.
+One enode of three replicas under the workload of simulated runs:
+
+* sends of both protocols, with dedup ids, in message groups, and batches resent long after they were acknowledged
+* pushed and pulled groups with their offsets
+* pops that are acknowledged, released with a delay, renewed or left alone
+* delayed messages, some recalled
+* transactions that are committed, rolled back or left open
+* dead letters
+
+In each round a replica is killed and its folder removed. Then an empty one is added and the old one removed, as an
+operator does. After the last round the model of the simulation finds what was lost, doubled, early or taken back. The
+same seed makes the same choices, but their effects differ. The exit code is 1 when a guarantee was broken.
 """
 
 import argparse
@@ -40,7 +45,7 @@ from tests.e2e.repeating import Repeating
 KINDS = ("deduplicating", "delaying", "ordering", "parking", "popping", "pulling", "pushing", "rocketmq", "transacting")
 LEADER, FOLLOWER = "leader", "follower"
 CALM_MAX_S = 4.0
-"""Between two rounds, at most: what a round did to leases and timers is not over when the next one begins."""
+"""Longest pause between two rounds: effects on leases and timers may last into the next round."""
 ROUND_S = 120.0
 SETTLE_S = 180.0
 STOP_S = 30.0
@@ -57,10 +62,10 @@ class LostDisks:
     scenarios: list[Scenario]
     say: Callable[[str], object]
     replaced_s: list[float] = field(default_factory=list)
-    """How long each round took, from the kill until the empty disk's member votes."""
+    """Seconds of each round, from the kill until the replica with the empty disk votes."""
 
     async def run(self, rounds: int) -> None:
-        """Prepare, destroy disks, let all come to rest, compare, end."""
+        """Prepare, destroy disks, wait until the cluster is quiet, compare, end."""
         async with connect(self.cluster.address) as mq:
             await leading(self.cluster, mq)
             await self._prepare(mq)
@@ -93,14 +98,14 @@ class LostDisks:
         )
 
     def _disturbed(self) -> float:
-        """Tell the model that something happens to the enode now, so that refusals and old leases are no surprise."""
+        """Tell the model that the enode is disturbed now, so that it expects refusals and expired leases."""
         self.oracle.disturbed(ENODE)
         self.oracle.trouble(self.oracle.now_s())
         return self.oracle.now_s()
 
     async def _prepare(self, mq: Client) -> None:
         while True:
-            with contextlib.suppress(OrtooError):  # a leader that has just begun may not be known to all
+            with contextlib.suppress(OrtooError):  # a new leader may not be known to all processes
                 await mq.admin.ensure_topic("first", queue_count=1)
                 break
             await self.oracle.world.clock.sleep(LOOK_S)
@@ -112,7 +117,7 @@ class LostDisks:
         return [one for scenario in self.scenarios for one in scenario.applications]
 
     async def _settled(self) -> bool:
-        """Wait until everything has come to rest; a finding if it does not."""
+        """Wait until the cluster is quiet; otherwise record a finding."""
         deadline_s = self.oracle.now_s() + SETTLE_S
         findings = self.oracle.world.findings
         while unsettled := next(filter(None, (one.unsettled() for one in self.scenarios)), ""):
@@ -125,7 +130,7 @@ class LostDisks:
         return True
 
     async def _compare(self, mq: Client) -> None:
-        """Hold what is stored against the model, and the members' states against each other as they do themselves."""
+        """Compare the stored messages with the model, and the states of the replicas with each other."""
         for scenario in self.scenarios:
             await scenario.check(mq)
         for one in self.cluster.enodes:
@@ -150,7 +155,7 @@ class LostDisks:
 async def lost_disks(
     folder: Path, *, rounds: int, seed: int = 1, rate_per_s: float = 4.0, say: Callable[[str], object] = lambda _: None
 ) -> LostDisks:
-    """Run it in `folder`, each scenario with so many messages a second; what is wrong is in its findings."""
+    """Run it in `folder`, each scenario with `rate` messages a second; the result contains the findings."""
     async with member_cluster(folder, metrics=True) as cluster:
         oracle = Oracle(real_world(seed))
         known = cast("SimulatedCluster", SimpleNamespace(addresses=[cluster.address]))

@@ -1,4 +1,4 @@
-"""Kill a snode with many consumers: they go on at the other one, every queue has one owner soon, nothing is lost.
+"""Kill a snode with many consumers: they move to the other one, each queue soon has one owner, nothing is lost.
 
 python -m tests.e2e.lost_snode --members 50
 """
@@ -22,12 +22,12 @@ TOPIC, GROUP = "flow", "workers"
 QUEUES = 64
 SETTLE_S = 5.0
 FLOWING = 2_000
-"""So many messages show that they flow."""
+"""Number of messages that prove that messages flow."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostSnode:
-    """What was seen."""
+    """The results."""
 
     members: int
     first_settled_s: float
@@ -39,7 +39,7 @@ class LostSnode:
 
     @property
     def faults(self) -> list[str]:
-        """Promises that were broken."""
+        """The broken guarantees."""
         return [
             text
             for broken, text in (
@@ -57,7 +57,7 @@ async def lose_snode(folder: Path, *, count: int) -> LostSnode:
     async with consumer_cluster(folder) as running, connect([running.addresses[1]]) as other:
         await other.admin.create_topic(TOPIC, queue_count=QUEUES)
         books, sent = Books(), 0
-        # The first address is that of the snode that will be killed; producers use the other one.
+        # The first address is that of the snode to be killed; producers use the other one.
         async with members(running.addresses, GROUP, TOPIC, count, books) as found:
             first_s = await until(lambda: settled(found, QUEUES), 60)
             stop = asyncio.Event()

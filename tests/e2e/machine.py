@@ -1,4 +1,4 @@
-"""What the machine itself adds to the times that a load measures: how late the load was, and what the host took."""
+"""The share of the machine in measured times: the delay of the load generator, and the time taken by the host."""
 
 import os
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ STOLEN_COLUMN = 8
 
 @dataclass
 class Machine:
-    """Looked at whenever the load sends. Made when its imports are done, which the collector passes over then."""
+    """Sampled whenever the load sends. Created after the imports, so that the garbage collector skips them."""
 
     late_s: float = 0.0
-    """How late the load was itself at most: a process that waits for a processor delays everything by as much."""
+    """Largest delay of the load generator: a process that waits for a processor delays all sends by that time."""
     taken_s: float = 0.0
-    """Processor time that the host gave to others in the worst second: nobody here had it."""
+    """Processor time that the host gave to other guests in the worst second."""
     _looked_s: float = float("-inf")
     _stolen_s: float = float("inf")
 
     def __post_init__(self) -> None:
-        """A look at everything for garbage stops a load of some thousand tasks for a tenth of a second, or more."""
+        """Freeze the objects so far: a full collection would stop a load of some thousand tasks for 0.1 s or more."""
         spare_what_stays()
 
     def look(self, now_s: float, due_s: float) -> None:
-        """Something was done now that was due before."""
+        """Record that a step due at `due_s` ran now."""
         self.late_s = max(self.late_s, now_s - due_s)
         if now_s - self._looked_s >= LOOK_INTERVAL_S:
             self._looked_s, before_s, self._stolen_s = now_s, self._stolen_s, _stolen_s()
@@ -41,7 +41,7 @@ class Machine:
 
 
 def _stolen_s() -> float:
-    """Processor seconds that the host took since this machine started; 0 where nobody counts."""
+    """Processor seconds that the host took since this machine started; 0 where the kernel does not count them."""
     if not STAT.exists():
         return 0.0
     return int(STAT.read_text().split("\n", 1)[0].split()[STOLEN_COLUMN]) / os.sysconf("SC_CLK_TCK")

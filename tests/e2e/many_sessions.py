@@ -1,4 +1,4 @@
-"""How much memory and idle time push sessions cost a snode.
+"""Memory and idle processor time of push sessions in a snode.
 
 python -m tests.e2e.many_sessions --sessions 2000
 """
@@ -29,17 +29,17 @@ CPU_GOAL = 0.03
 
 @dataclass(frozen=True, slots=True)
 class ManySessions:
-    """What was seen."""
+    """The results."""
 
     sessions: int
     opened_in_s: float
     bytes_each: int
     idle_cpu: float
-    """Of one core."""
+    """Share of one core."""
 
     @property
     def faults(self) -> list[str]:
-        """Goals that were missed."""
+        """The missed goals."""
         return [
             text
             for broken, text in (
@@ -63,7 +63,7 @@ def cpu_s(pid: int) -> float:
 
 
 async def open_session(stub: consumer_pb2_grpc.ConsumerServiceStub, number: int) -> Any:
-    """One session that has its queue."""
+    """Open one session that has its queue."""
     call: Any = stub.Push()
     opening = consumer_pb2.OpenSession(
         group=f"g{number // GROUP_SIZE}",

@@ -1,4 +1,4 @@
-"""An enode with three members as processes, beside a name server and a snode, and what its operator does."""
+"""An enode with three replicas as processes, beside a name server and a snode, and its operator's actions."""
 
 import contextlib
 import shutil
@@ -31,8 +31,8 @@ async def member_cluster(
 ) -> AsyncIterator[ProcessCluster]:
     """Start all of it in `folder`; leave nothing running. Several name servers share the database, snodes the Redis.
 
-    With `metrics` each member tells its own at an address, METRICS_ADDRESS of its environment. With `lines` members
-    reach each other by those.
+    With `metrics` each replica serves its own at METRICS_ADDRESS of its environment. With `lines` replicas reach each
+    other by those.
     """
     free = free_addresses(2 * MEMBERS)
     addresses, told_at = free[:MEMBERS], free[MEMBERS:]
@@ -74,14 +74,14 @@ async def member_cluster(
 
 
 async def members_of(mq: Client) -> tuple[EnodeMember, ...]:
-    """The members as the name server knows them; none while it cannot be asked."""
+    """The replicas as the name server knows them; none while it does not answer."""
     with contextlib.suppress(OrtooError):
         return next((one.members for one in await mq.admin.members.list(ENODE)), ())
     return ()
 
 
 async def leading(cluster: ProcessCluster, mq: Client) -> RoleProcess:
-    """The member that leads, as soon as one that runs says so."""
+    """The leader, as soon as a running replica reports it."""
     while True:
         for one in await members_of(mq):
             process = cluster.enodes[one.number - 1]
@@ -91,7 +91,7 @@ async def leading(cluster: ProcessCluster, mq: Client) -> RoleProcess:
 
 
 async def reign(mq: Client) -> tuple[int, int]:
-    """The number of the member that leads, and its epoch, as soon as a name server says so."""
+    """Replica number and epoch of the leader, as soon as a name server reports them."""
     while True:
         for one in await members_of(mq):
             if one.state == LEADING:
@@ -100,7 +100,7 @@ async def reign(mq: Client) -> tuple[int, int]:
 
 
 async def whole(mq: Client) -> None:
-    """Return when there are three members, one leads, and nobody lacks much of what is committed."""
+    """Return when there are three replicas and a leader, and no replica lags far behind the committed end."""
     while True:
         known = await members_of(mq)
         states = [one.state for one in known]
@@ -110,12 +110,12 @@ async def whole(mq: Client) -> None:
 
 
 def number_of(member: RoleProcess) -> int:
-    """Which member a process is."""
+    """The number of a process among the replicas."""
     return int(str(member.environ["MEMBER"]))
 
 
 async def replace_disk(mq: Client, lost: RoleProcess) -> None:
-    """Empty the disk of a member that is killed, start it, add it and remove the one that it was."""
+    """Empty the disk of a killed replica, start it, add it, and remove the replica that it was."""
     number = number_of(lost)
     former: set[str] = set()
     while not former:
@@ -124,7 +124,7 @@ async def replace_disk(mq: Client, lost: RoleProcess) -> None:
     await lost.start()
     while True:
         mine = [one for one in await members_of(mq) if one.number == number]
-        with contextlib.suppress(OrtooError):  # nobody leads just now, or the last step is not committed
+        with contextlib.suppress(OrtooError):  # there is no leader just now, or the last step is not committed
             if waiting := [one for one in mine if one.state == WAITING]:
                 await mq.admin.members.add(ENODE, number, waiting[0].disk)
             elif len(mine) > 1 and not any(one.state == LEARNING for one in mine):

@@ -1,8 +1,8 @@
-"""The lines between the members of one enode, each direction of which a test can cut, and heal.
+"""The connections between the replicas of one enode; a test can cut each direction of them, and restore it.
 
-Members listen where nobody is told of, and a relay in front of each passes on what the others say. It knows who says it
-by the socket that the caller's process has, so this runs on Linux alone, and needs no rights. While a direction is cut
-its bytes wait, as they do where packets are lost: TCP sends them again, so they arrive when it is healed, however late.
+Replicas listen on private addresses, and a relay in front of each forwards the bytes of the others. The relay finds the
+sender by the socket of the caller's process, so this runs on Linux only, and needs no privileges. While a direction is
+cut its bytes wait, as with lost packets: TCP resends them, so they arrive after the cut ends, however late.
 """
 
 import asyncio
@@ -20,28 +20,28 @@ from ortoo.common.process.background import Background
 from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.processes import RoleProcess
 
-ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="lines of members are cut on Linux; run it there")
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="lines of replicas are cut on Linux; run it there")
 READ_BYTES = 1 << 16
 STRANGER = 0
 
 
 class MemberLines:
-    """All of them. Nothing is cut at first."""
+    """The connections between all replicas. At first none is cut."""
 
     def __init__(self, members: int) -> None:
-        """Lines of members with the numbers from 1 on; `member_lines` begins to serve them. With 0 there are none."""
+        """Connections of replicas with the numbers from 1 on; `member_lines` serves them. With 0 there are none."""
         self.processes: list[RoleProcess] = []
-        """The members, by number, as soon as there are any."""
+        """The replicas by number, once they exist."""
         self._ports = list(zip(free_ports(members), free_ports(members), strict=True))
         self._cut: set[tuple[int, int]] = set()
         self._healed = asyncio.Event()
 
     def addresses(self) -> list[str]:
-        """Where members reach each other, by number."""
+        """The addresses for replication, by number."""
         return [f"127.0.2.{number}:{port}" for number, (port, _) in enumerate(self._ports, 1)]
 
     def settings(self, number: int) -> dict[str, object]:
-        """What a member has to be started with: clients reach it directly, on the host that is told to all."""
+        """Settings of a replica: clients reach it directly, on the advertised host."""
         if not self._ports:
             return {}
         port, client_port = self._ports[number - 1]
@@ -53,16 +53,16 @@ class MemberLines:
         }
 
     def cut_off(self, number: int) -> None:
-        """Let the others hear a member no more, nor it them."""
+        """Cut both directions between a replica and the others."""
         self.deafen(number)
         self._cut |= {(number, other) for other in self._others(number)}
 
     def deafen(self, number: int) -> None:
-        """Let a member hear none of the others, which still hear it."""
+        """Cut the direction from the others to a replica; they still receive its bytes."""
         self._cut |= {(other, number) for other in self._others(number)}
 
     def heal(self) -> None:
-        """Let everybody hear everybody, also what was said meanwhile."""
+        """Restore all directions; bytes sent meanwhile are delivered."""
         self._cut.clear()
         healed, self._healed = self._healed, asyncio.Event()
         healed.set()
@@ -71,7 +71,7 @@ class MemberLines:
         return (other for other in range(1, len(self._ports) + 1) if other != number)
 
     async def serve(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection to a member, until either side has ended it and the other may hear of that."""
+        """Serve one connection to a replica, until either side has closed it and the other side may learn of that."""
         caller = self._caller(writer)
         try:
             far_reader, far_writer = await asyncio.open_connection(f"127.0.1.{number}", self._ports[number - 1][0])
@@ -98,10 +98,10 @@ class MemberLines:
                 await writer.drain()
 
     def _caller(self, writer: asyncio.StreamWriter) -> int:
-        """The number of the member whose process has the other end of a connection."""
+        """The number of the replica whose process has the other end of a connection."""
         host, port = writer.get_extra_info("peername")
         address = f"{struct.unpack('=I', socket.inet_aton(host))[0]:08X}:{port:04X}"
-        text = "".join(Path(f"/proc/net/{kind}").read_text() for kind in ("tcp", "tcp6"))  # a socket of either kind
+        text = "".join(Path(f"/proc/net/{kind}").read_text() for kind in ("tcp", "tcp6"))  # a socket, IPv4 or IPv6
         lines = [line.split() for line in text.splitlines()]
         names = {f"socket:[{line[9]}]" for line in lines if line[1].endswith(address)}
         for number, process in enumerate(self.processes, 1):
@@ -120,7 +120,7 @@ def _files(process_id: int) -> Iterable[str]:
 
 @contextlib.asynccontextmanager
 async def member_lines(members: int) -> AsyncIterator[MemberLines]:
-    """Relays for so many members, for as long as the block runs."""
+    """Relays for `count` replicas while the block runs."""
     lines = MemberLines(members)
 
     async def served(number: int) -> asyncio.Server:

@@ -28,7 +28,7 @@ QUEUES = 32
 
 @dataclass(frozen=True, slots=True)
 class MemberStorm:
-    """What was seen."""
+    """The results."""
 
     clients: int
     joins: int
@@ -40,19 +40,19 @@ class MemberStorm:
 
     @property
     def faults(self) -> list[str]:
-        """Promises that were broken."""
+        """The broken guarantees."""
         return [
             text
             for broken, text in (
                 (self.missing > 0, f"{self.missing} messages are missing"),
-                (not self.members_agree, "the snodes do not see the same members"),
+                (not self.members_agree, "the snodes do not see the same group members"),
             )
             if broken
         ]
 
 
 async def member_storm(folder: Path, *, clients: int, seconds: float, seed: int = 1) -> MemberStorm:
-    """Run it: every client comes, stays for a random time and goes, again and again; then a few stay."""
+    """Run it: every client joins, stays for a random time and leaves, again and again. In the end a few stay."""
     clock, chance, books, stop = SystemClock(), Randomness(seed), Books(), asyncio.Event()
     staying: list[Member] = []
     joins = 0

@@ -1,8 +1,8 @@
-"""An enode on a machine where, as long as a file is there, nobody else does anything.
+"""An enode on a machine that appears to have no other processes while a file exists.
 
     python -m tests.e2e.quiet_machine FILE
 
-What other processes do beside a test would decide which core is idle; the process's own time and masks are real.
+The load of other processes beside a test would decide which core is idle; the process's own time and masks are real.
 """
 
 import sys

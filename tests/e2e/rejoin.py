@@ -1,9 +1,9 @@
-"""Empty the disk of a member that follows, add it anew, and measure how fast it is a voter again, and what that costs.
+"""Empty the disk of a follower, add it again, and measure the time until it votes and the effect on sends.
 
     python -m tests.e2e.rejoin --megabytes 2000
 
-Twice: once while nothing else happens, which tells bytes a second; once while a client sends, whose slowest sends
-before and meanwhile are compared. The exit code is 1 when the first is slower than 60 MB/s, or the 99th percentile of
+The first round has no load and measures bytes a second. In the second one a client sends, and its slowest sends before
+and during the rejoin are compared. The exit code is 1 when the first is slower than 60 MB/s, or the 99th percentile of
 the second grows by more than half.
 """
 
@@ -35,15 +35,15 @@ LEAST_MB_PER_S, MOST_GROWTH = 60.0, 1.5
 
 @dataclass(slots=True)
 class Rejoined:
-    """What was measured."""
+    """The measurements."""
 
     log_bytes: int = 0
     idle_s: float = 0.0
     busy_s: float = 0.0
     before_s: list[float] = field(default_factory=list)
-    """How long sends took while all members were there."""
+    """Duration of sends while all replicas were up."""
     meanwhile_s: list[float] = field(default_factory=list)
-    """And while one was coming back."""
+    """Duration of sends while one replica was catching up."""
 
     @property
     def idle_mb_per_s(self) -> float:
@@ -51,7 +51,7 @@ class Rejoined:
         return self.log_bytes / 1e6 / self.idle_s
 
     def faults(self) -> list[str]:
-        """Promises that were broken."""
+        """The broken guarantees."""
         found = []
         if self.idle_mb_per_s < LEAST_MB_PER_S:
             found.append(f"{self.idle_mb_per_s:.0f} MB/s, expected {LEAST_MB_PER_S:.0f}")
@@ -105,7 +105,7 @@ async def _fill(mq: Client, size: int) -> None:
 
 
 async def _replaced(cluster: ProcessCluster, mq: Client, clock: SystemClock) -> float:
-    """Replace the disk of one that follows; how long it took, from its start on."""
+    """Replace the disk of a follower; return the seconds from its start until it votes."""
     await whole(mq)
     leads = await leading(cluster, mq)
     lost: RoleProcess = next(one for one in cluster.enodes if one is not leads)
@@ -116,7 +116,7 @@ async def _replaced(cluster: ProcessCluster, mq: Client, clock: SystemClock) -> 
 
 
 async def _send(producer: Producer, took: Callable[[float], object], clock: SystemClock) -> None:
-    """One after another, so many a second at most."""
+    """Send one after another, at most `SENDS_PER_S` a second."""
     while True:
         begun_s = clock.monotonic_s()
         await producer.send(SMALL_BODY)

@@ -1,4 +1,4 @@
-"""Producers with numbers of their own, which send batches again long after these were acknowledged."""
+"""Numbered producers that resend batches long after these were acknowledged."""
 
 import asyncio
 from dataclasses import dataclass, field, replace
@@ -21,9 +21,9 @@ from ortoo.testing.simulation.workload.scenario import Scenario
 from ortoo.v1 import producer_pb2, record_pb2
 
 PRODUCERS = 12
-"""Each is silent for long, so that what it sends again is old."""
+"""Each pauses for long, so that the batches that it resends are old."""
 REMEMBERED = 5
-"""So many batches of a producer an enode remembers."""
+"""Number of batches of a producer that an enode remembers."""
 AGAIN = 0.5
 MESSAGES_MAX = 3
 ANSWER_MAX_S = 10.0
@@ -31,7 +31,7 @@ ANSWER_MAX_S = 10.0
 
 @dataclass(slots=True)
 class _Numbered:
-    """A batch, and where it lies as soon as that was said."""
+    """A batch, and its place once it is known."""
 
     sealed: SealedBatch
     messages: list[Sent]
@@ -46,23 +46,26 @@ class _Numbers:
     queue: Queue
     next_sequence: int = 0
     batches: list[_Numbered] = field(default_factory=list)
-    """The last ones; only the very last may be without an answer."""
+    """The last batches; only the very last may be without an answer."""
 
 
 class Repeating(Scenario):
-    """One application that is many producers in turn. Nobody consumes: what is stored is compared."""
+    """One application that acts as several producers in turn.
+
+    There is no consumer: the stored messages are compared.
+    """
 
     name = "repeating"
 
     def build(self) -> None:
         """One application."""
         self.repeated = 0
-        """How often a batch that had been acknowledged was answered once more."""
+        """Number of acknowledged batches that were acknowledged again."""
         self._producers: list[_Numbers] = []
         self.senders = [self.application("p0", self._produce)]
 
     async def check(self, client: Client) -> None:
-        """What is stored, each batch once."""
+        """Compare the stored messages: each batch is there once."""
         await compare_stored(client, self.oracle, self.name)
 
     async def _produce(self, application: Application, client: Client) -> None:
@@ -83,7 +86,7 @@ class Repeating(Scenario):
                     call.cancel()
 
     async def _send(self, application: Application, call: Any) -> None:
-        """Send what has no answer yet, or something that has one once more, or what is next."""
+        """Send the unanswered batch, or resend an answered one, or send the next one."""
         producer = self._producers[application.chance.below(len(self._producers))]
         if producer.batches and producer.batches[-1].first_offset < 0:
             batch = producer.batches[-1]

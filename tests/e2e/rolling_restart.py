@@ -1,22 +1,23 @@
-"""Restart every process of a cluster, one after another, while messages flow; then say what it cost.
+"""Restart every process of a cluster, one after another, while messages flow; then report the effects.
 
     python -m tests.e2e.rolling_restart --rate 2000
     python -m tests.e2e.rolling_restart --rate 200 --since b272859
     python -m tests.e2e.rolling_restart --members
 
 Two name servers over PostgreSQL, two enodes, two snodes over Valkey. Each process gets SIGTERM, must end with 0, and is
-started again when it is gone; the next one follows when it is ready. One group is pushed its messages, another pops and
-leases them. Prints one line for each restart and a summary; the exit code is 1 when a message was lost to either group,
-a send failed or took longer than two seconds, a restart cost a message one of its attempts, or a process did not start.
+started again after its exit; the next one follows when it is ready. One group is pushed its messages, another pops and
+leases them. Prints one line for each restart and a summary. The exit code is 1 when a message was lost to either group,
+or a send failed or took longer than two seconds. It is also 1 when a restart cost a message one of its attempts, or a
+process did not start.
 
-With `--since` all of them begin as the version of that revision of the repository, and become today's one after the
-other, in the order of docs/operations/upgrades.md, with a client of today. Then all of them go back, as far as that
-page says they may, and come again; an enode or name server whose store or database the older version refuses with 253
-stays. An older snode may refuse the receipt handles of a newer one, which are sealed; such messages come again later,
-and are counted.
+With `--since` all processes start with the version of that revision of the repository. They are upgraded one after the
+other to today's, in the order of docs/operations/upgrades.md, with a client of today. Then all of them are downgraded,
+as far as that page allows it, and upgraded again. An enode or name server whose store or database the older version
+refuses with 253 keeps today's version. An older snode may refuse the sealed receipt handles of a newer one; such
+messages come again later, and are counted.
 
-With `--members` there is one enode of three members, and only these are restarted, followers before the leader: no send
-may take longer than a second.
+With `--members` there is one enode of three replicas, and only these are restarted, followers before the leader. No
+send may take longer than a second.
 """
 
 import argparse
@@ -57,40 +58,40 @@ from tests.e2e.member_cluster import leading, member_cluster, whole
 from tests.repo.tree import ROOT
 
 Step = tuple[RoleProcess, Mapping[str, str]]
-"""Who is restarted, and in which environment it starts again."""
+"""The process to restart, and its environment afterwards."""
 TOPIC, GROUP, POPPERS = "rolling", "readers", "poppers"
 SEND_MAX_S, SEND_MAX_MEMBERS_S = 2.0, 1.0
 MEMBER_TURNS = 3
-"""So often each member is restarted."""
+"""Number of restarts of each replica."""
 TICK_S = 0.02
 PATIENCE_S = 60.0
 
 
 @dataclass
 class Outcome:
-    """What the restarts cost."""
+    """The effects of the restarts."""
 
     sent: int = 0
     failed: list[str] = field(default_factory=list)
     slowest_during: dict[str, float] = field(default_factory=dict)
-    """Of the sends that ended while a process restarted, the slowest in seconds."""
+    """The slowest send, in seconds, among those that ended while a process restarted."""
     received: Counter[bytes] = field(default_factory=Counter)
     popped: Counter[bytes] = field(default_factory=Counter)
     attempts_burned: list[tuple[str, bytes, int]] = field(default_factory=list)
-    """(during, body, attempt) of what was popped again."""
+    """(during, body, attempt) of messages that were popped again."""
     acknowledged: set[bytes] = field(default_factory=set)
     refused: set[bytes] = field(default_factory=set)
-    """Whose receipt handle an older snode did not know: they come again."""
+    """Messages whose receipt handle an older snode refused: they come again."""
     settled_twice: int = 0
-    """Acknowledgements that found nothing to do: the answer to a first try was lost, or an attempt is burned."""
+    """Acknowledgements without effect: the answer to a first try was lost, or an attempt is burned."""
     exit_codes: dict[str, int] = field(default_factory=dict)
     during: str = "start"
     machine: Machine | None = None
-    """What it did to the load."""
+    """The machine's effect on the load."""
 
     @property
     def slowest(self) -> tuple[str, float]:
-        """While what restarted the slowest send of all ended, and its seconds."""
+        """The process whose restart had the slowest send, and its seconds."""
         return max(self.slowest_during.items(), key=lambda one: one[1], default=("start", 0.0))
 
     def sent_within(self, took_s: float) -> None:
@@ -99,7 +100,7 @@ class Outcome:
 
     @property
     def lost(self) -> int:
-        """Acknowledged messages that never arrived at one of the groups."""
+        """Acknowledged messages that one of the groups never received."""
         return len(self.acknowledged - self.received.keys()) + len(self.acknowledged - self.popped.keys())
 
     @property
@@ -108,7 +109,7 @@ class Outcome:
         return sum(self.received.values()) - len(self.received)
 
     def faults(self, send_max_s: float = SEND_MAX_S) -> list[str]:
-        """Promises that were broken; on a machine that does much else at once, sends may be given more time."""
+        """The broken guarantees; on a loaded machine sends may be given more time."""
         found = [f"a send failed: {text}" for text in self.failed[:5]]
         for during, body, attempt in [one for one in self.attempts_burned if one[1] not in self.refused][:5]:
             found.append(f"{body.decode()} was popped as attempt {attempt} while {during} restarted")
@@ -125,8 +126,8 @@ class Outcome:
         return (
             f"{self.sent} sent, {len(self.failed)} failed, {self.lost} lost, {self.duplicates} delivered again, "
             f"{len(self.popped)} popped, {len(self.attempts_burned)} attempts burned, "
-            f"{len(self.refused)} handles refused, {self.settled_twice} acknowledged twice, "
-            f"slowest send {self.slowest[1] * 1000:.0f} ms ({self.slowest[0]}); {self.machine}"
+            f"{len(self.refused)} handles refused, {self.settled_twice} acknowledged twice. "
+            f"Slowest send {self.slowest[1] * 1000:.0f} ms ({self.slowest[0]}); {self.machine}"
         )
 
 
@@ -146,7 +147,7 @@ def older_version(revision: str, folder: Path) -> dict[str, str]:
 async def rolling_restart(
     folder: Path, *, rate: int, say: Callable[[str], object], older: Mapping[str, str] | None = None
 ) -> Outcome:
-    """Run it in `folder`; the processes begin in the environment `older`, if there is one."""
+    """Run it in `folder`; the processes start in the environment `older`, if there is one."""
     outcome = Outcome()
     async with postgres() as database, valkey(folder / "valkey") as redis, contextlib.AsyncExitStack() as parts:
         namesrvs = [
@@ -186,7 +187,7 @@ async def rolling_restart(
 
 
 async def rolling_members(folder: Path, *, rate: int, say: Callable[[str], object]) -> Outcome:
-    """Restart the members of one enode, followers before the leader, each of them several times."""
+    """Restart the replicas of one enode, followers before the leader, each of them several times."""
     outcome = Outcome()
     async with (
         postgres() as database,
@@ -204,7 +205,7 @@ async def rolling_members(folder: Path, *, rate: int, say: Callable[[str], objec
 
         await whole(mq)
         while True:
-            with contextlib.suppress(Unavailable):  # who has just begun to lead may not be known to all
+            with contextlib.suppress(Unavailable):  # a new leader may not be known to all processes
                 await mq.admin.ensure_topic(TOPIC)
                 break
             await SystemClock().sleep(TICK_S)
@@ -234,7 +235,7 @@ async def _under_load(
                 except DidNotStart as error:
                     if not environ or error.exit_code != EXIT_REFUSED:
                         raise
-                    version, role.environ_more = ": the older version refuses what it keeps; today's has it again", {}
+                    version, role.environ_more = ": the older version refuses its data, today's runs again", {}
                     await role.start()
                 await clock.sleep(1)
                 slowest_ms = outcome.slowest_during.get(role.folder.name, 0.0) * 1000
@@ -263,12 +264,12 @@ async def _pop(mq: Client, outcome: Outcome) -> None:
             try:
                 messages = await consumer.pop()
             except Unavailable:
-                continue  # the enodes of all queues were away; the next pop is the next try
+                continue  # the enodes of all queues were down; the next pop is the retry
             for message in messages:
                 outcome.popped[message.body] += 1
                 if message.attempt > 1:
                     outcome.attempts_burned.append((outcome.during, message.body, message.attempt))
-            # One whose enode is away stays leased, and is acknowledged when it is back.
+            # A message whose enode is down stays leased, and is acknowledged when the enode is back.
             acks = await asyncio.gather(*(message.ack() for message in messages), return_exceptions=True)
             for message, error in zip(messages, acks, strict=True):
                 if isinstance(error, Invalid) and error.field == "receipts.receipt_handle":
@@ -280,7 +281,7 @@ async def _pop(mq: Client, outcome: Outcome) -> None:
 
 
 async def _send(producer: Producer, outcome: Outcome, rate: int, background: Background) -> None:
-    """So many messages a second for ever, each watched on its own."""
+    """Send `rate` messages a second, each watched on its own."""
     clock = SystemClock()
     due_s = clock.monotonic_s()
     outcome.machine = Machine()
@@ -311,8 +312,8 @@ def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=int, default=2000, help="messages a second")
-    parser.add_argument("--since", default="", metavar="REVISION", help="the version that all processes begin with")
-    parser.add_argument("--members", action="store_true", help="restart the members of an enode that has three")
+    parser.add_argument("--since", default="", metavar="REVISION", help="the version that all processes start with")
+    parser.add_argument("--members", action="store_true", help="restart the replicas of an enode that has three")
     arguments = parser.parse_args()
     logs.configure(level="error")
 

@@ -1,10 +1,10 @@
-"""One of ten members freezes under load: it is evicted in time, the others hardly notice, and it finds its way back.
+"""One of ten consumers freezes under load: it is evicted in time, the others hardly notice, and it recovers.
 
     python -m tests.e2e.slow_member --rate 5000 --seconds 12 --grace-s 10
 
-Each member is a process of its own, so that a frozen one is really frozen. Latency is from a message's making to its
-arrival, as the members saw it before and after the freeze, in stretches of equal length: a long grace makes them long,
-and their percentiles steady.
+Each consumer is a process of its own, so that a frozen one is really frozen. Latency is from the creation of a message
+to its arrival. The consumers measure it before and after the freeze, in periods of equal length. A long grace makes the
+periods long and their percentiles steady.
 """
 
 import argparse
@@ -40,29 +40,29 @@ _MADE_S = struct.Struct("<d")
 
 @dataclass(frozen=True, slots=True)
 class SlowMember:
-    """What was seen."""
+    """The results."""
 
     rate: float
     evicted_after_s: float
     grace_s: float
     p99_before_ms: float
     p99_frozen_ms: float
-    """Of the others' own queues while one member is frozen and not evicted yet."""
+    """Of the others' own queues while one consumer is frozen and not evicted yet."""
     p99_moving_ms: float
-    """Of all queues around the eviction, those that waited for it included."""
+    """Of all queues around the eviction, including those that waited for it."""
     p99_later_ms: float
-    """With nine members."""
+    """With nine consumers."""
     sent: int
     missing: int
     duplicates: int
     early_duplicates: int
-    """Duplicates of messages that the frozen member had acknowledged."""
+    """Duplicates of messages that the frozen consumer had acknowledged."""
     resumed: bool
     faults: list[str] = field(default_factory=list)
 
 
 async def member(address: str, name: str, out: Path) -> None:
-    """One member: writes `queue offset latency_ms at_ms` of what it gets, until the process is told to end."""
+    """One consumer: writes `queue offset latency_ms at_ms` of each message, until the process is told to end."""
     clock = SystemClock()
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -92,7 +92,7 @@ class Line:
 
 
 def lines_of(out: Path) -> list[Line]:
-    """What a member wrote; a line that is not finished is left out."""
+    """The lines that a consumer wrote; an unfinished line is left out."""
     found = []
     for text in out.read_text().split("\n")[:-1] if out.exists() else ():
         queue_id, offset, latency_ms, at_ms = text.split()
@@ -101,7 +101,7 @@ def lines_of(out: Path) -> list[Line]:
 
 
 def p99(lines: Iterable[Line]) -> float:
-    """The median, over half seconds, of the 99th percentile in each: one stall of the machine does not decide it."""
+    """The median, over half seconds, of the 99th percentile in each: a single stall of the machine has no effect."""
     halves = defaultdict[int, list[float]](list)
     for line in lines:
         halves[line.at_ms // 500].append(line.latency_ms)
@@ -215,7 +215,7 @@ def _judge(
     frozen_ms, evicted_ms, back_ms = moments
     others = [line for book in books[1:] for line in book]
     mine = {line.place[0] for line in books[0] if line.at_ms <= frozen_ms}
-    # While it is frozen the others' own queues must go on as before; its queues wait for its eviction.
+    # During the freeze the others' own queues must keep their latency; the frozen queues wait for the eviction.
     end_ms = evicted_ms - 500
     before = p99(line for line in others if 2 * frozen_ms - end_ms < line.at_ms <= frozen_ms)
     after = p99(line for line in others if frozen_ms < line.at_ms < end_ms and line.place[0] not in mine)
@@ -223,7 +223,7 @@ def _judge(
     later = p99(line for line in others if evicted_ms + 1_500 <= line.at_ms < back_ms)
     deliveries = [line for book in books for line in book]
     duplicates = len(deliveries) - len({line.place for line in deliveries})
-    # What it had before it froze, but for the last moment whose acknowledgement was still on its way.
+    # Messages that it got before the freeze, except in the last moment, whose acknowledgement was on its way.
     settled = {line.place for line in books[0] if line.at_ms < frozen_ms - 500}
     early = sum(1 for line in others if line.place in settled)
     resumed = any(line.at_ms > back_ms for line in books[0])
@@ -233,7 +233,7 @@ def _judge(
             (evicted_s > grace_s + 1.5, f"evicted after {evicted_s:.1f} s"),
             (missing > 0, f"{missing} messages are missing"),
             (early > 0, f"{early} acknowledged messages came again"),
-            (not resumed, "the member got nothing after it went on"),
+            (not resumed, "the consumer got nothing after it resumed"),
             (after > before * 1.2 + 5, f"the others' p99 went from {before} to {after} ms"),
         )
         if broken

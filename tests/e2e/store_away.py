@@ -1,4 +1,4 @@
-"""The shared membership store goes away for a while: consumers go on, no queue has two owners, membership heals.
+"""The shared membership store is down for a while: consumers continue, no queue has two owners, membership recovers.
 
 python -m tests.e2e.store_away --away 20
 """
@@ -23,12 +23,12 @@ from tests.e2e.drill import run_drill
 TOPIC, GROUP = "flow", "workers"
 QUEUES, MEMBERS = 16, 4
 FLOWING = 1_000
-"""So many messages show that they flow."""
+"""Number of messages that prove that messages flow."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreAway:
-    """What was seen."""
+    """The results."""
 
     away_s: float
     received_before: int
@@ -37,24 +37,24 @@ class StoreAway:
     settled_after_s: float
     missing: int
     duplicates: int
-    """Deliveries to a second owner: nobody died, so there must be none but those in flight when queues moved."""
+    """Deliveries to a second owner: no consumer died, so there may only be those in flight when queues moved."""
 
     @property
     def faults(self) -> list[str]:
-        """Promises that were broken."""
+        """The broken guarantees."""
         return [
             text
             for broken, text in (
                 (self.missing > 0, f"{self.missing} messages are missing"),
                 (self.received_while_away == 0, "nothing came while the store was away"),
-                (self.healed_after_s > 10, f"membership took {self.healed_after_s} s to heal"),
+                (self.healed_after_s > 10, f"membership took {self.healed_after_s} s to recover"),
             )
             if broken
         ]
 
 
 async def members_seen(running: ConsumerCluster, channels: Channels) -> list[list[str]]:
-    """The members of the group as each snode sees them."""
+    """The group members as each snode sees them."""
     seen = []
     for address in running.addresses:
         stub = consumer_pb2_grpc.ConsumerServiceStub(channels.to(address))
@@ -73,7 +73,7 @@ async def produce(mq: Client, stop: asyncio.Event) -> None:
 
 
 async def store_away(folder: Path, *, away_s: float) -> StoreAway:
-    """Run it: two members at each snode, one more comes while the store is away."""
+    """Run it: two group members at each snode, one more joins while the store is down."""
     clock, books, stop = SystemClock(), Books(), asyncio.Event()
     async with (
         consumer_cluster(folder) as running,

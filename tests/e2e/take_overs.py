@@ -1,19 +1,25 @@
-"""Harm whoever leads an enode of three members, round after round, under load; then check what clients saw.
+"""Harm the leader of an enode of three replicas, round after round, under load; then check the answers to clients.
 
     python -m tests.e2e.take_overs --rounds 12
     python -m tests.e2e.take_overs --rounds 50 --only hand-over
     python -m tests.e2e.take_overs --saturated 1800
 
-Rounds take turns: kill -9, freeze (SIGSTOP, later SIGCONT), an emptied disk, a stop, which hands over; cut off from the
-members and from nobody else; deaf to them, which still hear it, for only their answers are lost. With `--only` all are
-of one kind, also `hand-over`, an operator's word after which nobody stops. A planned one has to cost little:
-sends of the second that follows are compared with those of the second before. Of each round it is told how long it took
-from the harm until a client that was sending had a send acknowledged that it began afterwards, and the slowest send. A
-round in which this machine itself stood still for more than 200 ms says nothing about time, so it is done once more and
-counted. At the end the whole history is held against what one log can have told.
+Rounds rotate through these kinds:
 
-With `--saturated` nobody is harmed: for so many seconds a producer sends as much as goes, nobody may take over, and no
-send beside it may be refused.
+* kill -9, or freeze (SIGSTOP, later SIGCONT);
+* an emptied disk;
+* a stop, which transfers leadership;
+* cut off from the other replicas only;
+* deaf to the other replicas, which still receive its bytes: only their answers are lost.
+
+With `--only` all rounds are of one kind; also `hand-over`, a transfer of leadership by an operator, after which no
+process stops. Planned kinds must cost little: sends of the second that follows are compared with those of the second
+before. Each round reports its slowest send, and the time from the fault until a send that a client began afterwards was
+acknowledged. A round in which the machine itself stalled for more than 200 ms is repeated and counted. At the end the
+whole history is compared with what a single log could have returned.
+
+With `--saturated` there are no faults. A producer sends at full speed for `SECONDS`, the leader must not change, and no
+other send may be refused.
 """
 
 import argparse
@@ -47,35 +53,35 @@ STALL_S = 0.2
 PROBE_S = 0.01
 READ_S = 0.2
 CALM_S = 1.0
-"""Between two rounds, at least; so long sends are looked at before and after what is planned."""
+"""Pause between two rounds, at least; planned rounds compare sends over this time before and after."""
 ROUND_S = 120.0
 MEDIAN_MAX_S, MOST_S = 2.0, 3.0
 PLANNED_MAX_S = 0.3
-"""The slowest sends around what is planned: one in a thousand takes so long at most, none longer by more than this."""
+"""Limit for the slowest sends around planned rounds: for p99.9, and for the growth of the longest."""
 
 BULK_TOPIC, BULK_QUEUES, BULK_BODY_BYTES = "bulk", 8, 256
 KEPT_LITTLE = {"STORE_SEGMENT_BYTES": 32 << 20, "STORE_RETENTION_BYTES": 512 << 20}
-"""Settings of an enode that fills no disk, however long it is written to."""
+"""Settings of an enode that never fills the disk."""
 
 
 @dataclass(slots=True)
 class Round:
-    """What one round cost."""
+    """The result of one round."""
 
     harm: str
     took_s: float
     slowest_s: float
     stalled_s: float
-    """How long the machine stood still at a time, at most."""
+    """The longest stall of the machine."""
     before_s: list[float] = field(default_factory=list)
-    """How long sends took in the second before."""
+    """Duration of sends in the second before."""
     sends_s: list[float] = field(default_factory=list)
-    """And those that were under way or began in the second behind."""
+    """Duration of sends that were under way or began in the second after."""
 
 
 @dataclass(slots=True)
 class Load:
-    """One client that sends and one that reads, for as long as there is one of them, and all that they saw."""
+    """One client that sends and one that reads, with the history of both."""
 
     clock: SystemClock
     rate: int
@@ -83,10 +89,10 @@ class Load:
     stalled_s: float = 0.0
     _sent: int = 0
     _open: dict[bytes, float] = field(default_factory=dict)
-    """Of sends that have not ended, when they began."""
+    """Start times of sends that have not ended."""
 
     async def send(self, producer: Producer, background: Background) -> None:
-        """So many messages a second, each watched by itself."""
+        """Send `rate` messages a second, each watched on its own."""
         due_s = self.clock.monotonic_s()
         while True:
             self._sent += 1
@@ -106,7 +112,7 @@ class Load:
         self.history.sends.append(Send(body, begun_s, ended_s, receipt.queue.queue_id, receipt.offset))
 
     async def read(self, mq: Client) -> None:
-        """Look at the end of each queue, and at what is new, again and again."""
+        """Read the new messages of each queue, again and again."""
         at: dict[int, int] = {}
         while True:
             with contextlib.suppress(OrtooError):
@@ -120,7 +126,7 @@ class Load:
             await self.clock.sleep(READ_S)
 
     async def last_look(self, mq: Client) -> None:
-        """Read all of it; what was not answered by now may be there or not."""
+        """Read all messages; a send that is unanswered by now may be stored or not."""
         now_s = self.clock.monotonic_s()
         self.history.sends += [Send(body, begun_s, now_s) for body, begun_s in self._open.items()]
         self._open.clear()
@@ -136,14 +142,14 @@ class Load:
         return Read(queue.queue_id, begun_s, self.clock.monotonic_s(), end, tuple(found))
 
     async def probe(self) -> None:
-        """Note by how much a short sleep takes too long: what a process gets, no cluster can be better than."""
+        """Record the delay of a short sleep: no cluster can be faster than its processes are scheduled."""
         while True:
             before_s = self.clock.monotonic_s()
             await self.clock.sleep(PROBE_S)
             self.stalled_s = max(self.stalled_s, self.clock.monotonic_s() - before_s - PROBE_S)
 
     async def first_after(self, at_s: float) -> float:
-        """When a send that began after a time was acknowledged."""
+        """When a send that began after `at_s` was acknowledged."""
         looked = len(self.history.sends)
         while True:
             for one in self.history.sends[looked:]:
@@ -167,13 +173,13 @@ class TakeOvers:
     repeated: int = 0
 
     async def run(self, count: int) -> None:
-        """Do so many rounds that say something about time."""
+        """Run `count` rounds with meaningful times."""
         while len(self.rounds) < count and self.repeated < 2 * count:
             async with asyncio.timeout(ROUND_S):
                 done = await self.round(self.harms[len(self.rounds) % len(self.harms)], await self.ready())
             self.say(
                 f"{done.harm}: {done.took_s:.2f} s, slowest send {done.slowest_s:.2f} s, "
-                f"machine stood still for {done.stalled_s * 1000:.0f} ms"
+                f"machine stalled for {done.stalled_s * 1000:.0f} ms"
             )
             if done.stalled_s > STALL_S:
                 self.repeated += 1
@@ -181,13 +187,13 @@ class TakeOvers:
                 self.rounds.append(done)
 
     async def ready(self) -> RoleProcess:
-        """Wait until nobody is missing, and a little longer; who leads then."""
+        """Wait until all replicas are up, and a little longer; return the leader."""
         await whole(self.mq)
         await self.load.clock.sleep(CALM_S)
         return await leading(self.cluster, self.mq)
 
     async def round(self, harm: str, leader: RoleProcess) -> Round:
-        """Harm the leader, wait until a send is acknowledged again, and mend it."""
+        """Harm the leader, wait until a send is acknowledged again, and repair it."""
         load, clock = self.load, self.load.clock
         load.stalled_s = 0.0
         begun_s = clock.monotonic_s()
@@ -230,13 +236,13 @@ class TakeOvers:
             await leader.start()
 
     def faults(self) -> list[str]:
-        """Promises that were broken."""
+        """The broken guarantees."""
         found = self.load.history.problems()
         unplanned = [one.took_s for one in self.rounds if one.harm not in PLANNED]
         if unplanned and statistics.median(unplanned) > MEDIAN_MAX_S:
-            found.append(f"half of the take-overs took longer than {MEDIAN_MAX_S} s")
+            found.append(f"the median failover took longer than {MEDIAN_MAX_S} s")
         if unplanned and max(unplanned) > MOST_S:
-            found.append(f"a take-over took {max(unplanned):.2f} s")
+            found.append(f"a failover took {max(unplanned):.2f} s")
         if self.harms[0] in PLANNED:
             before, behind = self._planned(self.harms[0])
             if behind[1] > PLANNED_MAX_S or behind[2] > before[2] + PLANNED_MAX_S:
@@ -244,7 +250,7 @@ class TakeOvers:
         return found
 
     def _planned(self, harm: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """p50, p99.9 and the longest of sends before and behind, in seconds."""
+        """p50, p99.9 and the longest of sends before and after, in seconds."""
         rounds = [one for one in self.rounds if one.harm == harm]
         before = [took_s for one in rounds for took_s in one.before_s]
         behind = [took_s for one in rounds for took_s in one.sends_s]
@@ -266,8 +272,8 @@ class TakeOvers:
                 )
             if some and harm in PLANNED:
                 told = (" / ".join(f"{took_s:.3f}" for took_s in one) for one in self._planned(harm))
-                lines.append("{}: sends p50 / p99.9 / max {} s in the second before, {} s behind".format(harm, *told))
-        lines.append(f"{self.repeated} rounds were done once more, because the machine itself stood still")
+                lines.append("{}: sends p50 / p99.9 / max {} s in the second before, {} s after".format(harm, *told))
+        lines.append(f"{self.repeated} rounds were repeated, because the machine itself stalled")
         return "\n".join(lines)
 
 
@@ -280,7 +286,7 @@ async def under_load(
     is_kept: bool = True,
     lines: MemberLines | None = None,
 ) -> AsyncIterator[TakeOvers]:
-    """Send and read while the block runs; leave with all of the history known, if all of it `is_kept`."""
+    """Send and read while the block runs; if `is_kept`, complete the history at the end."""
     clock = SystemClock()
     load = Load(clock, rate)
     async with connect([one.address for one in cluster.snodes]) as mq, Background("load") as background:
@@ -322,7 +328,7 @@ async def take_overs(
 
 
 async def saturated(folder: Path, *, seconds: float, rate: int, say: Callable[[str], object]) -> list[str]:
-    """Send as much as goes, for so long; promises that were broken."""
+    """Send at full speed for `seconds`; return the broken guarantees."""
     async with (
         member_cluster(folder, enode_environ=KEPT_LITTLE) as cluster,
         under_load(cluster, rate=rate, say=say, is_kept=False) as done,
@@ -337,13 +343,13 @@ async def saturated(folder: Path, *, seconds: float, rate: int, say: Callable[[s
     sends = done.load.history.sends
     refused, slowest_s = sum(one.offset < 0 for one in sends), max(one.ended_s - one.invoked_s for one in sends)
     say(
-        f"{sent.messages} messages in {sent.seconds:.0f} s, {sent.messages_per_s:.0f} a second; beside them "
-        f"{len(sends)} sends, {refused} refused, slowest {slowest_s:.2f} s; (member, epoch) that leads "
-        f"{before} before, {after} behind"
+        f"{sent.messages} messages in {sent.seconds:.0f} s, {sent.messages_per_s:.0f} a second, beside "
+        f"{len(sends)} sends, {refused} refused, slowest {slowest_s:.2f} s; leader (replica, epoch) "
+        f"{before} before, {after} after"
     )
     faults = [f"{refused} sends were refused"] if refused else []
-    faults += [f"{name} ended by itself" for name in ended]
-    return faults + ([f"{after} leads and {before} did, though nobody died"] if before != after else [])
+    faults += [f"{name} ended on its own" for name in ended]
+    return faults + ([f"{after} leads and {before} did, though no replica died"] if before != after else [])
 
 
 async def _producer(mq: Client, background: Background, clock: SystemClock) -> Producer:
@@ -365,9 +371,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--rate", type=int, default=50, help="messages a second")
     parser.add_argument("--only", choices=(*HARMS, "hand-over"), help="one kind of rounds")
-    parser.add_argument(
-        "--saturated", type=float, default=0.0, metavar="SECONDS", help="harm nobody, send all that goes"
-    )
+    parser.add_argument("--saturated", type=float, default=0.0, metavar="SECONDS", help="no faults, send at full speed")
     given = parser.parse_args()
     harms = (given.only,) if given.only else HARMS
     logs.configure(level="error")

@@ -14,7 +14,7 @@ from tests.e2e.test_documents import says, steps
 
 
 async def test_the_page_is_true_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-145: a consumer and a producer that run all the time go on at the restored enode, and nobody is restarted."""
+    """A consumer and a producer that run all the time continue at the restored enode, without a restart."""
     monkeypatch.chdir(tmp_path)
     async with open_cluster(tmp_path / "ortoo-data") as cluster, connect(cluster.address) as mq:
         await mq.admin.create_topic("orders", queue_count=1)
@@ -41,7 +41,7 @@ async def test_the_page_is_true_step_by_step(tmp_path: Path, monkeypatch: pytest
                 if number == 2:
                     await cluster.open_enode("enode-0")
                     async with asyncio.timeout(60):
-                        # Name servers know that it lives before the snode has its connection again.
+                        # Name servers know that it is alive before the snode is connected again.
                         while not (await mq.admin.describe_topic("orders")).queues:
                             await cluster.clock.sleep(0.02)
                 outcome = await command.run(line.split(), cluster.address)
@@ -60,7 +60,7 @@ async def test_the_page_is_true_step_by_step(tmp_path: Path, monkeypatch: pytest
 async def test_a_running_consumer_gets_what_is_stored_at_once_in_a_restored_enode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was ahead of the backup: the offsets between are given again, and it begins anew where the backup has it."""
+    """Its offset is beyond the backup, whose later offsets are assigned again: it restarts at the end of the backup."""
     monkeypatch.chdir(tmp_path)
     async with (
         open_cluster(tmp_path / "ortoo-data") as cluster,
@@ -96,7 +96,7 @@ async def test_a_running_consumer_gets_what_is_stored_at_once_in_a_restored_enod
             shutil.rmtree(tmp_path / "ortoo-data/enode-0")
             await run("ortoo-enode restore backup ortoo-data/enode-0")
             await cluster.open_enode("enode-0")
-            async with mq.producer("orders") as other:  # it has no failure behind it, so it is quicker than who reads
+            async with mq.producer("orders") as other:  # it did not fail before, so it is quicker than the reader
                 for body in new:
                     await other.send(body)
             await until(*new)

@@ -1,4 +1,4 @@
-"""What the chart gives its pods makes real processes find and serve each other, also by mutual TLS (B-069)."""
+"""With the chart's settings of pods, real processes find and serve each other, also by mutual TLS."""
 
 import asyncio
 import re
@@ -29,7 +29,7 @@ SHARED = (
 
 @pytest.mark.parametrize("options", [(), SEPARATE, SHARED], ids=["default", "certificates", "one certificate"])
 async def test_rendered_pods_serve_each_other_and_answer_their_probes(tmp_path: Path, options: tuple[str, ...]) -> None:
-    """Their settings and their Secrets as they are, only hosts, ports and folders are this machine's."""
+    """Settings and Secrets are the chart's; only hosts, ports and folders are this machine's."""
     found = containers(objects(rendered("helm", *(word for one in options for word in ("--set", one)))))
     authority = await Authority.make(tmp_path / "authority")
     for role in ROLES:
@@ -87,6 +87,6 @@ async def test_rendered_pods_serve_each_other_and_answer_their_probes(tmp_path: 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_without_the_secret_nothing_of_it_is_there(role: str) -> None:
-    """The default chart speaks in the clear."""
+    """The default chart uses no TLS."""
     ((container,),) = ([one for name, _, one in containers(objects(rendered("helm"))) if name == f"r-ortoo-{role}"],)
     assert not [one for one in container["env"] if "TLS_CLUSTER" in one["name"]]

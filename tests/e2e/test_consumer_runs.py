@@ -1,4 +1,4 @@
-"""Short forms of the runs about consumers; the long ones are `python -m tests.e2e.NAME`."""
+"""Short forms of the consumer drills; the long ones are `python -m tests.e2e.NAME`."""
 
 from pathlib import Path
 
@@ -18,10 +18,10 @@ async def test_members_of_a_killed_snode_go_on_at_the_other(tmp_path: Path) -> N
 
 @pytest.mark.timeout(180)
 async def test_consumers_outlive_the_membership_store(tmp_path: Path) -> None:
-    """E-060: without Redis consumers go on, a newcomer gets its share, and membership heals when it is back."""
+    """E-060: without Redis consumers continue, a new consumer gets its queues, and membership recovers with Redis."""
     seen = await store_away(tmp_path, away_s=4)
     assert seen.faults == []
-    # What a member has in hand when its queue goes to the newcomer comes again; all else comes once.
+    # Messages in progress when their queue moves to the new consumer come again; all others come once.
     assert seen.duplicates <= seen.received_while_away / 10
 
 
@@ -33,6 +33,6 @@ async def test_clients_come_and_go_and_every_queue_ends_with_one_owner(tmp_path:
 
 @pytest.mark.timeout(180)
 async def test_a_frozen_member_is_evicted_and_finds_its_way_back(tmp_path: Path) -> None:
-    """E-083, E-084, E-087, G13: it is evicted, loses nothing, and acknowledged messages do not come again."""
+    """E-083, E-084, E-087, G13: it is evicted, loses no message, and acknowledged messages do not come again."""
     seen = await slow_member(tmp_path, rate=1_500, seconds=4)
     assert (seen.missing, seen.early_duplicates, seen.resumed) == (0, 0, True)

@@ -1,4 +1,4 @@
-"""The program of docs/consumers.md, as it stands there, only at another port."""
+"""The program of docs/consumers.md, unchanged except for its port."""
 
 import asyncio
 import re

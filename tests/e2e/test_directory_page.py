@@ -1,4 +1,4 @@
-"""docs/operations/directory.md: its commands, one after another, at what it tells about."""
+"""docs/operations/directory.md: its commands, one after another, in the situations that it describes."""
 
 import asyncio
 import shutil
@@ -13,10 +13,10 @@ from tests.e2e.test_documents import says, steps
 
 
 class Page:
-    """What the page's reader does between its commands."""
+    """The actions of the page's reader between its commands."""
 
     def __init__(self, cluster: Cluster, folder: Path, url: str) -> None:
-        """Settings files as the page calls them lie in `folder`."""
+        """Settings files as the page names them are in `folder`."""
         self.cluster = cluster
         for name, setting in (
             ("namesrv", f'data_dir = "{cluster.folder / "namesrv"}"'),
@@ -33,19 +33,19 @@ class Page:
             5: self.stop,
             6: self.start_on_sqlite_and_lose_that,
         }
-        """By the number of the command: what happens before it."""
+        """By the number of the command: the action before it."""
 
     async def stop(self) -> None:
         """The name server is stopped."""
         await self.cluster.close("namesrv-0")
 
     async def lose_the_database(self) -> None:
-        """The name server is stopped and its folder is gone."""
+        """The name server is stopped and its folder is deleted."""
         await self.stop()
         shutil.rmtree(self.cluster.folder / "namesrv")
 
     async def start(self) -> None:
-        """The name server is started; topic, group and user are there, and nothing is to be adopted."""
+        """The name server is started; topic, group and user exist, and there is nothing to adopt."""
         await self.cluster.open_namesrv()
         await self.is_reached()
         offered = await self.cluster.name_service.ListOfferedTopics(pb.ListOfferedTopicsRequest())
@@ -70,7 +70,7 @@ class Page:
         await self.start()
 
     async def start_on_sqlite_and_lose_that(self) -> None:
-        """And back; then there is neither a database nor a backup."""
+        """Move back; afterwards there is neither a database nor a backup."""
         self.cluster.settings["namesrv"] = {"data_dir": self.again}
         await self.start()
         await self.stop()
@@ -80,7 +80,7 @@ class Page:
 
 
 async def test_the_page_is_true_step_by_step(tmp_path: Path) -> None:
-    """B-020, B-022, B-145: each command ends with 0 and prints what the page says; the message is there in the end."""
+    """Each command ends with 0 and prints what the page shows; the message is there at the end."""
     async with postgres() as database, open_cluster(tmp_path) as cluster:
         page = Page(cluster, tmp_path, database.url)
         await cluster.create_topic("orders")

@@ -1,4 +1,4 @@
-"""`ortoo doctor` names the classic mistakes, each with its cure, within two seconds."""
+"""`ortoo doctor` names the typical mistakes, each with its remedy, within two seconds."""
 
 import asyncio
 import contextlib
@@ -31,11 +31,11 @@ from tests.integration.certificates import NEW_KEY
 
 LIMIT_S = 2.0
 PATIENCE = 10.0
-"""How many times as long as usual looking may take where it is not about time: a starved process is no frozen one."""
+"""Factor for timeouts where a test is not about time: a starved process must not look like a frozen one."""
 BUSY_S = 1.0
-"""What a busy machine may add to deadlines that are kept by its own clock."""
+"""Delay that a busy machine may add to deadlines."""
 START_S = 8.0
-"""What a Python process with the command's libraries may take to start on a busy machine; the limit is for looking."""
+"""Start time of a Python process with the command's libraries on a busy machine; the limit applies to the checks."""
 
 
 class Ahead(SystemClock):
@@ -49,7 +49,7 @@ class Ahead(SystemClock):
 async def listening(
     answer: bytes = b"", *, tls: ssl.SSLContext | None = None, mute: bool = False
 ) -> AsyncIterator[str]:
-    """Somebody who takes connections and says `answer`, or nothing."""
+    """A server that accepts connections and sends `answer`, or nothing."""
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,7 +75,7 @@ async def listening(
 async def advice(
     address: str, *options: str, environ: dict[str, str] | None = None, patience: float = PATIENCE
 ) -> dict[str, str]:
-    """What the command found: name to cure. It may not take longer than it promises."""
+    """The findings of the command, name to remedy. It must keep its time limit."""
     words = ["ortoo", "doctor", "--json", "--patience", str(patience), *options]
     if environ:
         words = ["env", *(f"{name}={value}" for name, value in environ.items()), *words]
@@ -96,16 +96,16 @@ async def advice(
         ("http://localhost:8081", "URL"),
         ("localhost", "malformed address"),
         ("no-such-host.invalid:8081", "unknown host"),
-        ("127.0.0.1:1", "nobody listens"),
+        ("127.0.0.1:1", "connection refused"),
     ],
 )
 async def test_address_is_wrong(address: str, name: str) -> None:
-    """What is no address, no host or no listener is told apart."""
+    """A malformed address, an unknown host and a closed port have different findings."""
     assert list(await advice(address)) == [name]
 
 
 def certificate(folder: Path) -> ssl.SSLContext:
-    """A server's TLS with a certificate of its own."""
+    """A server's TLS with a self-signed certificate."""
     options = ("-x509", *NEW_KEY, "-days", "1", "-subj", "/CN=localhost")
     files = ("-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem"))
     subprocess.run(("openssl", "req", *options, *files), check=True, capture_output=True)
@@ -115,7 +115,7 @@ def certificate(folder: Path) -> ssl.SSLContext:
 
 
 async def test_somebody_else_listens(tmp_path: Path) -> None:
-    """TLS, a web server, Redis, a process that is frozen, a gRPC server that is none of ours: each is named."""
+    """TLS, a web server, Redis, a frozen process, a foreign gRPC server: each is named."""
     async with listening(tls=certificate(tmp_path)) as address:
         assert list(await advice(address)) == ["TLS"]
     async with listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
@@ -129,20 +129,20 @@ async def test_somebody_else_listens(tmp_path: Path) -> None:
 
 
 async def test_healthy_cluster_has_no_findings(cluster: Cluster) -> None:
-    """When all is well it says so and ends with 0."""
+    """Without findings the command prints that and ends with 0."""
     assert await advice(cluster.address) == {}
     outcome = await command.run(["ortoo", "doctor", "--patience", "10"], cluster.address)
     assert (outcome.exit_code, outcome.out) == (0, f"all is well at {cluster.address}\n")
 
 
 async def test_other_roles_ports_are_named(cluster: Cluster) -> None:
-    """The name server's and the enode's address are no places for clients."""
+    """The name server's and the enode's addresses are not for clients."""
     for name, found in (("namesrv-0", "name server's port"), ("enode-0", "enode's port")):
         assert list(await advice(cluster.address_of(name))) == [found]
 
 
 async def test_proxy_in_the_environment_is_named(cluster: Cluster) -> None:
-    """GRPC obeys http_proxy; no_proxy excepts the host."""
+    """GRPC applies http_proxy; no_proxy exempts the host."""
     proxy = {"http_proxy": "http://proxy.invalid:3128"}
     assert "proxy" in await advice(cluster.address, environ=proxy)
     assert await advice(cluster.address, environ=proxy | {"no_proxy": "127.0.0.1"}) == {}
@@ -152,7 +152,7 @@ Breaking = Callable[[Cluster], Awaitable[object]]
 
 
 async def prepare(cluster: Cluster) -> None:
-    """A topic, a group that is behind and has no consumer."""
+    """A topic, and a group that lags behind and has no consumer."""
     async with connect(cluster.address) as mq:
         await mq.admin.create_topic("orders")
         async with mq.consumer("stable", "orders", ConsumerSettings(from_first=True)) as consumer:
@@ -189,18 +189,18 @@ async def nothing(cluster: Cluster) -> None:
 TROUBLES: dict[str, tuple[Breaking, tuple[str, ...], str, str]] = {
     "no topic": (nothing, ("--topic", "oders"), "unknown topic", "did you mean orders?"),
     "no group": (nothing, ("--group", "stabel"), "unknown group", "did you mean stable?"),
-    "nobody consumes": (nothing, ("--group", "stable", "--topic", "orders"), "nobody consumes", "start a consumer"),
+    "no consumers": (nothing, ("--group", "stable", "--topic", "orders"), "no consumers", "start a consumer"),
     "read-only": (read_only, ("--topic", "orders"), "permission", "topic update"),
-    "switched off": (switch_off, ("--group", "stable"), "group switched off", "switch it on"),
+    "switched off": (switch_off, ("--group", "stable"), "group disabled", "switch it on"),
     "deleted": (delete, (), "deleted topics", "ortoo topic undelete orders"),
-    "enode away": (lambda c: c.close("enode-0"), ("--topic", "orders"), "enode away", "start it again"),
-    "name server away": (lambda c: c.close("namesrv-0"), (), "name server away", "start it"),
+    "enode unavailable": (lambda c: c.close("enode-0"), ("--topic", "orders"), "enode unavailable", "start it again"),
+    "name server unavailable": (lambda c: c.close("namesrv-0"), (), "name server unavailable", "start it"),
 }
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 async def test_trouble_behind_the_snode_is_named(cluster: Cluster, trouble: str) -> None:
-    """What is wrong with topic, group or processes is named, with what to do."""
+    """Problems of topic, group or processes are named, with a remedy."""
     breaking, options, name, cure = TROUBLES[trouble]
     await prepare(cluster)
     await breaking(cluster)
@@ -210,7 +210,7 @@ async def test_trouble_behind_the_snode_is_named(cluster: Cluster, trouble: str)
 
 
 async def test_an_index_that_is_nearly_full_is_named_before_sends_are_refused(tmp_path: Path) -> None:
-    """B-085: with the command that helps; and no more when queues were given back."""
+    """The finding names the command that helps, and goes away when queues were deleted."""
     store = dataclasses.replace(SMALL_STORE, index_bytes_max=5 * RUN_BYTES, disk_check_interval_ms=20)
     settings = {"enode": {"heartbeat_interval_s": 0.1}}
     async with open_cluster(tmp_path, store=store, settings=settings) as cluster, asyncio.timeout(60):
@@ -235,7 +235,7 @@ async def test_an_index_that_is_nearly_full_is_named_before_sends_are_refused(tm
 
 
 async def test_cluster_that_was_never_whole_is_named(tmp_path: Path) -> None:
-    """No enode at all, a clock that is a minute off, and a snode that advertises what nobody reaches."""
+    """No enode at all, a clock that is a minute off, and a snode that advertises an unreachable address."""
     lost = f"127.0.0.1:{free_ports(1)[0]}"
     settings = {"snode": {"advertised_address": lost}}
     async with open_cluster(tmp_path, enodes=0, settings=settings, clock=Ahead()) as cluster:
@@ -245,7 +245,7 @@ async def test_cluster_that_was_never_whole_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_open", [True, False])
 async def test_rules_of_access_that_can_be_passed_are_named(tmp_path: Path, *, is_open: bool) -> None:
-    """B-066: without a token of the cluster whoever reaches an enode passes them; it is no error, and says the cure."""
+    """Without a cluster token any process that reaches an enode can bypass them; it is no error, and has a remedy."""
     (tmp_path / "access.toml").write_text('trusted_addresses = ["127.0.0.0/8"]\n[[user]]\naccess_key = "ann"\n')
     (tmp_path / "token").write_text("a-token-of-this-cluster")
     own = {} if is_open else {"cluster_token_file": str(tmp_path / "token")}
@@ -258,7 +258,7 @@ async def test_rules_of_access_that_can_be_passed_are_named(tmp_path: Path, *, i
 
 @contextlib.asynccontextmanager
 async def dropping() -> AsyncIterator[str]:
-    """An address whose packets vanish: a listener that nobody serves, with a full queue of connections."""
+    """An address whose packets are dropped: a listener with a full backlog that never accepts."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(0)
@@ -275,7 +275,7 @@ async def dropping() -> AsyncIterator[str]:
 
 
 async def looked(address: str, *, topic: str = "", group: str = "", patience: float = 1.0) -> tuple[list[str], float]:
-    """What is found by looking in this process, and how long looking took, seconds."""
+    """The findings of checks in this process, and their duration in seconds."""
     clock, out = SystemClock(), io.StringIO()
     begun_s = clock.monotonic_s()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
@@ -305,7 +305,7 @@ async def test_whatever_hangs_is_named_within_two_seconds(tmp_path: Path) -> Non
             cluster.enode.thaw()
             cluster.namesrv.freeze()
             found, taken["frozen name server"] = await looked(cluster.address, topic="orders", group="stable")
-            assert "name server away" in found
+            assert "name server unavailable" in found
             cluster.namesrv.thaw()
             cluster.snode.freeze()
             found, taken["frozen snode"] = await looked(cluster.address, topic="orders", group="stable")
@@ -314,8 +314,8 @@ async def test_whatever_hangs_is_named_within_two_seconds(tmp_path: Path) -> Non
 
 
 async def test_snode_that_stops_is_named(tmp_path: Path) -> None:
-    """A snode that drains says so; that is no fault."""
+    """A draining snode reports it; that is no fault."""
     async with open_cluster(tmp_path, settings={"snode": {"drain_delay_s": 4.0}}) as cluster:
-        closing = asyncio.ensure_future(cluster.close("snode-0"))  # noqa: TID251  # it goes on beside us
+        closing = asyncio.ensure_future(cluster.close("snode-0"))  # noqa: TID251  # it runs beside the test
         assert "draining" in await advice(cluster.address)
         await closing

@@ -1,4 +1,4 @@
-"""Every command in the documents is run: tutorial and answers as they stand, the others by tests of their own."""
+"""Every command in the documents is run: tutorial and answers unchanged, the others by tests of their own."""
 
 import re
 import shlex
@@ -42,7 +42,7 @@ ELSEWHERE = {
     "ortoo export": "tests/unit/cli/commands/test_declared.py",
     "ortoo apply": "tests/unit/cli/commands/test_declared.py",
 }
-"""Where else a command of the documents is run, by how it begins."""
+"""The tests that run the other commands of the documents, by the first words of a command."""
 NOT_RUN = {
     "python -m ortoo.testing.simulation": "tests/simulation run seeds of it",
     "make simulate": "takes an hour",
@@ -65,7 +65,7 @@ def commands() -> Iterator[tuple[str, str]]:
 
 
 def test_every_command_is_run_somewhere() -> None:
-    """A command that no test runs is one that stops working unseen."""
+    """A command that no test runs may stop working unnoticed."""
     found = [(page, words) for page, words in commands() if page not in WALKED]
     assert len(found) > 5
     known = (*ELSEWHERE, *NOT_RUN)
@@ -74,7 +74,7 @@ def test_every_command_is_run_somewhere() -> None:
 
 
 def steps(page: str) -> list[tuple[str, list[str]]]:
-    """The page's commands, each with the lines that it is to print."""
+    """The page's commands, each with the lines that it must print."""
     found: list[tuple[str, list[str]]] = []
     for block in re.findall(r"```console\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S):
         for line in block.splitlines():
@@ -86,7 +86,7 @@ def steps(page: str) -> list[tuple[str, list[str]]]:
 
 
 def says(out: str, expected: list[str]) -> bool:
-    """Whether each expected line is in the output; `…` stands for anything."""
+    """Whether each expected line is in the output; `…` stands for any text."""
     patterns = [".*".join(map(re.escape, line.split("…"))) for line in expected]
     return all(re.search(rf"^{pattern}$", out, re.M) for pattern in patterns)
 
@@ -101,7 +101,7 @@ def as_a_shell_takes(script: str) -> list[str]:
 
 @pytest.mark.parametrize("page", WALKED)
 async def test_the_page_is_true_step_by_step(page: str, tmp_path: Path) -> None:
-    """Each command ends with 0 and prints what the page says."""
+    """Each command ends with 0 and prints what the page shows."""
     program = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
     (tmp_path / "billing.py").write_text("".join(program))
     async with command.dev_process(tmp_path) as dev:

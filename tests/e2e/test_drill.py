@@ -29,7 +29,7 @@ run_drill(work())
 
 
 async def test_a_drill_that_is_told_to_end_ends_what_it_started(tmp_path: Path) -> None:
-    """Whatever it waits for."""
+    """It ends its processes in any state."""
     drill = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", DRILL, str(tmp_path)), cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )

@@ -1,4 +1,4 @@
-"""Everything an operator does can be done with grpcurl alone: every method of AdminService, used once."""
+"""All work of an operator can be done with grpcurl alone: every method of AdminService, used once."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ TOPIC, GROUP, CLIENT, PULLER = "orders", "stable", "test-client", "test-puller"
 FLOW_RULE = {"unit": "FLOW_UNIT_REQUESTS", "method": "ortoo.v1.ProducerService/Publish", "per_second": 1000}
 QUEUE = {"topic": TOPIC, "enode": "enode-0", "queue_id": 0}
 
-# Method to (request, what the answer must contain), in an order in which they make sense.
+# Method to (request, text in the answer), in a working order.
 CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "ListTopics": ({}, TOPIC),
     "DescribeTopic": ({"name": TOPIC}, "end_offset"),
@@ -60,10 +60,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ResumeTransaction": ({"transaction_id": "no-such-transaction"}, "transaction"),
     "HandOver": ({"enode": "enode-0"}, "enode"),
     "ElectMember": ({"enode": "enode-0", "member": {"number": 1, "disk": "disk"}}, "enode"),
+    "AcceptStore": ({"enode": "no-such-enode", "store_id": "s"}, "enode"),
     "AddMember": ({"enode": "enode-0", "member": {"number": 2, "disk": "disk"}}, "enode"),
     "RemoveMember": ({"enode": "enode-0", "member": {"number": 2, "disk": "disk"}}, "enode"),
 }
-"""Methods that need what only an accident makes: they answer with a reason."""
+"""Methods that need the result of a fault: they answer with a reason."""
 
 
 def test_every_method_is_used() -> None:
@@ -72,7 +73,7 @@ def test_every_method_is_used() -> None:
 
 
 async def test_every_admin_method_works_by_grpcurl(tmp_path: Path) -> None:
-    """Each answers with JSON that a person can read; no method needs a client library."""
+    """Each answers with readable JSON; no method needs a client library."""
     async with open_cluster(tmp_path) as cluster:
 
         async def call(method: str, request: dict[str, Any]) -> grpcurl.Answer:

@@ -1,4 +1,4 @@
-"""The checker of histories refuses what no log can have told: each planted history has one thing wrong."""
+"""The checker of histories refuses contradictions: each planted history has one."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ def told() -> History:
 
 
 def test_what_one_log_can_tell_is_believed() -> None:
-    """Unknown sends may be there or not, and sends at the same time may lie in any order."""
+    """Unknown sends may be stored or not, and concurrent sends may be stored in any order."""
     assert told().problems() == []
     history = told()
     history.sends[7:9] = [replace(history.sends[7], ended_s=8.9), replace(history.sends[8], invoked_s=7.1)]
@@ -33,7 +33,7 @@ def another_value(history: History) -> None:
 
 
 def read_another_value(history: History) -> None:
-    """A member served what the others cut."""
+    """A replica served messages that the others truncated."""
     history.reads.append(Read(0, 3.0, 3.1, 20, ((3, b"cut"),)))
 
 
@@ -43,23 +43,23 @@ def changed_later(history: History) -> None:
 
 
 def acknowledged_and_gone(history: History) -> None:
-    """The tail of the old leader, acknowledged and cut."""
+    """The tail of the old leader, acknowledged and truncated."""
     history.final[0] = replace(history.final[0], end=9, found=history.final[0].found[:9])
 
 
 def acknowledged_twice(history: History) -> None:
-    """A send that was tried again at the next leader is stored once more."""
+    """A send that was retried at the next leader is stored twice."""
     history.sends.append(Send(b"3", 12.0, 12.1, offset=10))
     add(history, (10, b"3"))
 
 
 def stored_twice(history: History) -> None:
-    """One whose outcome was unknown, twice."""
+    """A message whose outcome was unknown is stored twice."""
     add(history, (10, b"unknown"), (11, b"unknown"))
 
 
 def order_lost(history: History) -> None:
-    """A send lies before one that was acknowledged when it began."""
+    """A message has a lower offset than one that was acknowledged before its send began."""
     history.sends[5:7] = [replace(history.sends[5], offset=6), replace(history.sends[6], offset=5)]
     swapped = (*told_from(0)[:5], (5, b"6"), (6, b"5"), *told_from(7))
     history.final[0] = replace(history.final[0], found=swapped)
@@ -67,27 +67,27 @@ def order_lost(history: History) -> None:
 
 
 def reader_goes_back(history: History) -> None:
-    """A leader that was deposed answers a read with its own end."""
+    """A leader that has stepped down answers a read with its own end."""
     history.reads.append(Read(0, 7.0, 7.1, 6))
 
 
 def reader_misses(history: History) -> None:
-    """A read does not have what was acknowledged before it."""
+    """A read lacks a message that was acknowledged before it."""
     history.reads[2] = replace(history.reads[2], end=9, found=())
 
 
 def a_gap(history: History) -> None:
-    """An offset that nobody was told of is missing."""
+    """An offset without an acknowledgement is missing."""
     history.final[0] = replace(history.final[0], found=(*told_from(0)[:4], *told_from(5)))
 
 
 def refused_and_stored(history: History) -> None:
-    """It was said that it is not stored."""
+    """A message is stored although the answer was that it is not."""
     add(history, (10, b"refused"))
 
 
 def from_nowhere(history: History) -> None:
-    """Bytes of another set."""
+    """A message of another replica set is stored."""
     add(history, (10, b"foreign"))
 
 
@@ -120,7 +120,7 @@ def told_from(start: int) -> tuple[tuple[int, bytes], ...]:
     ],
 )
 def test_a_planted_history_is_refused(plant: Callable[[History], None]) -> None:
-    """Each has one thing that no log can tell."""
+    """Each has one contradiction."""
     history = told()
     plant(history)
     assert history.problems() != []

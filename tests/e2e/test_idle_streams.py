@@ -1,4 +1,4 @@
-"""What went through a stream is held by nobody while the stream is idle, as most streams are most of the time."""
+"""An idle stream, as most streams are, holds no memory of the messages that it carried."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,14 +17,14 @@ from tests.e2e.many_sessions import memory_bytes
 
 WARMING, STREAMS, BODY_BYTES = 5, 30, 2 << 20
 GROWN_BYTES_MAX = STREAMS * BODY_BYTES // 2
-"""Where one copy of what came last stayed with each stream it would be twice as much, and more with each copy more."""
+"""If one copy of the last message stayed with each stream, memory would be twice this; further copies add to it."""
 QUEUE = topic_pb2.Queue(topic="t", enode="enode-0")
 BATCH = encode([bytes(range(256)) * (BODY_BYTES // 256)], now_ms=1)
 SEALED = record_pb2.SealedBatch(
     records_crc32c=BATCH.records_crc32c, count=BATCH.count, body_inflated_bytes=BATCH.body_inflated_bytes
 )
 Way = Callable[[Channels, ProcessCluster, int, int], Awaitable[Any]]
-"""Opens a stream, lets a batch pass, and leaves the stream open; the number makes it another client's."""
+"""Opens a stream, sends a batch through it, and leaves it open; the number makes it another client's."""
 
 
 async def produce(channels: Channels, cluster: ProcessCluster, topic_id: int, number: int) -> Any:
@@ -74,7 +74,7 @@ async def follow(channels: Channels, cluster: ProcessCluster, topic_id: int, num
 
 @pytest.mark.parametrize("way", [produce, append, fetch_batches, push, follow])
 async def test_an_idle_stream_holds_nothing_of_what_it_carried(way: Way, tmp_path: Path) -> None:
-    """G17: a batch passes through each of many streams, which then stay open; neither role grows with them."""
+    """G17: a batch passes through each of many streams, which stay open. Neither role's memory grows with them."""
     environ: dict[str, dict[str, object]] = {
         "snode": {"LOG_LEVEL": "error"},
         "enode": {"LOG_LEVEL": "error", "STORE_RECENT_BYTES": 1 << 20},

@@ -1,4 +1,4 @@
-"""Real processes with mutual TLS: each role's certificate opens what the role needs, a client's opens nothing."""
+"""Real processes with mutual TLS: each role's certificate gives the access that the role needs, a client's none."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ PUT = namesrv_pb2.PutUserRequest(user=namesrv_pb2.User(access_key="root"), secre
 
 @pytest.fixture
 async def authority(tmp_path: Path) -> Authority:
-    """The authority of the cluster, which signs certificates of clients as well."""
+    """The certificate authority of the cluster, which signs certificates of clients as well."""
     return await Authority.make(tmp_path / "authority")
 
 
@@ -34,7 +34,7 @@ async def authority(tmp_path: Path) -> Authority:
 async def processes(
     folder: Path, authority: Authority, certificates: Mapping[str, Certificate], **inner: object
 ) -> AsyncIterator[dict[str, RoleProcess]]:
-    """A name server, an enode that is a member of itself alone, and a snode; `inner` are settings of the first two."""
+    """A name server, an enode with a single replica, and a snode; `inner` are settings of the first two."""
     ports = free_ports(7)
     found: dict[str, RoleProcess] = {}
     for at, role in enumerate(ROLES):
@@ -69,7 +69,7 @@ def reached(address: str, authority: Authority, of: Certificate) -> grpc.aio.Cha
 
 
 async def works(snode: RoleProcess, topic: str) -> None:
-    """A message goes through all roles, once they have found each other."""
+    """A message passes through all roles, once they have found each other."""
     address = str(snode.environ["LISTEN_ADDRESS"])
     async with connect(address) as mq, asyncio.timeout(60):
         while not any(one.alive for one in (await mq.admin.describe_cluster()).enodes):
@@ -84,7 +84,7 @@ async def works(snode: RoleProcess, topic: str) -> None:
 
 
 async def refused(call: Any, setting: str) -> None:
-    """A call that must be refused: it names the caller's certificate, the expected ones and the setting."""
+    """A call that must be refused, naming the caller's certificate, the expected ones and the setting."""
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await (call.read() if hasattr(call, "read") else call)
     assert error.value.code() is grpc.StatusCode.PERMISSION_DENIED
@@ -93,7 +93,7 @@ async def refused(call: Any, setting: str) -> None:
 
 
 async def test_a_clients_certificate_opens_no_inner_port(authority: Authority, tmp_path: Path) -> None:
-    """Of the cluster's own authority: not the secrets, the keys, the messages, nor the replication of a log."""
+    """Signed by the cluster's own authority: no access to secrets, keys, messages, or the replication of a log."""
     certificates = {role: await authority.sign(role) for role in ROLES}
     client = await authority.sign("client", "client.example")
     operator = await authority.sign("operator", f"operator.{NAME}")
@@ -126,7 +126,7 @@ async def test_a_clients_certificate_opens_no_inner_port(authority: Authority, t
             await refused(members.Join(members_pb2.JoinRequest()), "role_names.enode")
             await refused(members.CopyFrame(members_pb2.CopyFrameRequest()), "role_names.enode")
 
-        # New certificates while all of them run, then a connection that has to be made by those.
+        # New certificates while all of them run, then a new connection that has to use them.
         for role in ROLES:
             await authority.sign(role)
         await running["enode"].kill()
@@ -135,7 +135,7 @@ async def test_a_clients_certificate_opens_no_inner_port(authority: Authority, t
 
 
 async def test_one_certificate_for_all_roles_needs_a_setting(authority: Authority, tmp_path: Path) -> None:
-    """As after an upgrade: without the setting processes are refused, and their logs name it; with it they work."""
+    """As after an upgrade, processes without the setting are refused, and their logs name it; with it they work."""
     shared = await authority.sign("all", NAME)
     certificates = dict.fromkeys(ROLES, shared)
     async with processes(tmp_path / "before", authority, certificates) as running:

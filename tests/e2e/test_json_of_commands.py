@@ -1,4 +1,4 @@
-"""What `--json` prints: every command is called, and each line that it prints is looked at."""
+"""The output of `--json`: every command is called, and each line that it prints is checked."""
 
 import asyncio
 import contextlib
@@ -80,6 +80,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "enode elect": ("enode-0 1",),
     "enode add": ("enode-0 3",),
     "enode remove": ("enode-0 3",),
+    "enode accept-store": ("enode-0 store-2",),
     "export": ("",),
     "apply": ("-f {file}",),
     "topic delete": ("steps",),
@@ -92,14 +93,14 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "profile list": ("",),
     "profile use": ("shop",),
 }
-"""What is typed after each command, in an order in which every one has something to say."""
+"""The arguments of each command, in an order in which every command has something to print."""
 WITHOUT_JSON = {"dev"}
 OWN_NUMBERS = {"added", "groups", "in_flight", "member", "publish_order", "queues", "removed", "slow_grace_ms"} | {
     *("leader", "proposed", "slow_messages", "successor")
 }
-"""Numbers of at most 32 bits that the protos call otherwise, or do not have."""
+"""Numbers of at most 32 bits that the protos name differently, or do not have."""
 AMBIGUOUS = {"messages"}
-"""Of 32 bits in one message of the protos; the commands count with it what is stored."""
+"""Of 32 bits in one message of the protos; the commands count stored messages with it."""
 
 
 def leaves(group: Any, before: str = "") -> Iterator[str]:
@@ -132,7 +133,7 @@ WIDE, NARROW = widths()
 
 
 def wrong_integers(value: Any, field: str = "") -> Iterator[str]:
-    """The fields whose integer is not as JSON of protobuf has it."""
+    """The fields whose integer differs from the JSON of protobuf."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from wrong_integers(item, name)
@@ -146,9 +147,9 @@ def wrong_integers(value: Any, field: str = "") -> Iterator[str]:
 
 
 def typed(words: list[str]) -> list[dict[str, Any]]:
-    """What a command prints for programs: an object a line, and nothing else."""
+    """The output of a command for programs: an object a line, and nothing else."""
     out = io.StringIO()
-    ends: tuple[type[BaseException], ...] = (SystemExit,) if words[0] == "doctor" else ()  # it may find something
+    ends: tuple[type[BaseException], ...] = (SystemExit,) if words[0] == "doctor" else ()  # it may have findings
     with contextlib.redirect_stdout(out), contextlib.suppress(typer.Exit, *ends):
         app([*words, "--json"], standalone_mode=False)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
@@ -160,7 +161,7 @@ def typed(words: list[str]) -> list[dict[str, Any]]:
 
 
 def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let there be an enode with two members, a topic that the directory does not know, a parked transaction."""
+    """Create an enode with two replicas, a topic that the directory does not contain, a parked transaction."""
     members = tuple(EnodeMember(number, f"disk-{number}", "leading", epoch=3, lag_bytes=7) for number in (1, 2))
 
     async def found(*_: object) -> tuple[EnodeMembers, ...]:
@@ -168,6 +169,9 @@ def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def number(*_: object) -> int:
         return 2
+
+    async def former(*_: object) -> str:
+        return "store-1"
 
     async def lost(*_: object) -> tuple[OfferedTopic, ...]:
         return (OfferedTopic("lost", 1 << 63, (TopicPlacement("enode-0", 4, 4),), ""),)
@@ -182,12 +186,13 @@ def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemberAdmin, "list", found)
     for method in ("hand_over", "elect", "add", "remove"):
         monkeypatch.setattr(MemberAdmin, method, number)
+    monkeypatch.setattr(MemberAdmin, "accept_store", former)
     monkeypatch.setattr(Admin, "list_offered_topics", lost)
     monkeypatch.setattr(Admin, "adopt_topics", adopted)
 
 
 async def park_one(mq: Client) -> None:
-    """Let the group `billing` fail for good at a message."""
+    """Park a message of the group `billing`."""
     async with mq.pop_consumer("billing", "orders", "red", PopSettings()) as consumer:
         async with asyncio.timeout(60):
             while not (popped := await consumer.pop(wait_ms=1_000)):
@@ -196,12 +201,12 @@ async def park_one(mq: Client) -> None:
 
 
 def test_every_command_is_called() -> None:
-    """B-149: a command that is new has to be among those whose JSON is looked at."""
+    """A new command has to be added to those whose JSON is checked."""
     assert set(leaves(typer.main.get_command(app))) == WORDS.keys() | WITHOUT_JSON
 
 
 async def test_each_command_prints_an_object_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-149: all of them have one shape, and integers of 64 bits are strings, as in JSON of protobuf."""
+    """All objects of a command have one shape, and integers of 64 bits are strings, as in JSON of protobuf."""
     file = tmp_path / "cluster.toml"
     file.write_text('[[topic]]\nname = "new"\n\n[[group]]\nname = "billing"\nattempts = 7\n')
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -211,7 +216,7 @@ async def test_each_command_prints_an_object_a_line(tmp_path: Path, monkeypatch:
         for name in names:
             for more in WORDS[name]:
                 words = [word.format(**known) for word in f"{name} {more}".split()]
-                if name == "tail":  # it wants the signals of a process
+                if name == "tail":  # it needs the signals of a process
                     outcome = await command.run(["ortoo", *words, "--json"], cluster.address)
                     assert json.loads(outcome.out)["offset"] == "0"
                     continue

@@ -1,4 +1,4 @@
-"""`kill -9` while messages wait: delayed ones come once and never early, transactions end or are parked in sight."""
+"""`kill -9` while messages wait: delayed ones come once and never early, transactions end or are parked visibly."""
 
 from pathlib import Path
 

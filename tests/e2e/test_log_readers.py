@@ -1,4 +1,4 @@
-"""Seconds of a log that is not read; `make hostile` takes a minute for each kind of reader."""
+"""Short runs with a log that is not read; `make hostile` takes a minute for each kind of reader."""
 
 import asyncio
 import contextlib
@@ -25,10 +25,10 @@ SECONDS = 2.0
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("reader", READERS)
 async def test_no_role_ends_or_waits_when_its_log_is_not_read(tmp_path: Path, reader: str) -> None:
-    """Each role serves, answers to probes, counts the lines that it dropped, and ends with 0 when it is told to.
+    """Each role serves, answers probes, counts the lines that it dropped, and ends with 0 on request.
 
-    A reader that is back hears of the gap. The parent of workers logs little: a queue is enough where lines may come
-    late, and they are lost where they are refused.
+    A reader that is back reads about the gap. The parent of workers logs little: its queue suffices where lines are
+    delayed, and they are lost where the log refuses them.
     """
     verdict = await endure(tmp_path, reader, seconds=SECONDS)
     assert verdict.broken == [], verdict
@@ -43,7 +43,7 @@ async def test_no_role_ends_or_waits_when_its_log_is_not_read(tmp_path: Path, re
 
 @pytest.mark.parametrize("reader", ["killed", "stopped"])
 async def test_dev_goes_on_when_its_log_is_not_read(tmp_path: Path, reader: str) -> None:
-    """The whole cluster in one process logs a hundred lines to no reader; sends go on, and it ends with 0."""
+    """The whole cluster in one process logs a hundred lines without a reader; sends continue, and it ends with 0."""
     dev, pipe = DevProcess(tmp_path), LogPipe()
     dev.stderr = pipe.writing
     try:
@@ -68,7 +68,7 @@ async def test_dev_goes_on_when_its_log_is_not_read(tmp_path: Path, reader: str)
 
 @contextlib.asynccontextmanager
 async def started(words: Sequence[str], environ: Mapping[str, str], **files: int) -> AsyncIterator[tuple[int, str]]:
-    """A role by a real start; its number, and where it tells its health, once it is ready. It is told to stop then."""
+    """Start a role as a program; yield its process id and health address once it is ready. Stop it at the end."""
     metrics = f"127.0.0.1:{free_ports(1)[0]}"
     role = words[-1].rpartition(".")[2].upper()
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
@@ -93,7 +93,7 @@ async def started(words: Sequence[str], environ: Mapping[str, str], **files: int
 
 @pytest.mark.parametrize("role", ["namesrv", "enode", "snode"])
 async def test_nothing_becomes_a_standard_file_of_a_role(tmp_path: Path, role: str) -> None:
-    """A role that begins without standard files serves, and none of its files and sockets has one of their numbers."""
+    """A role without standard files serves, and none of its files and sockets gets one of their numbers."""
     name_server = RoleProcess("namesrv", tmp_path / "other")
     environ = {"LISTEN_ADDRESS": free_address(), "DATA_DIR": str(tmp_path / "data"), "NAME": "closed"}
     try:
@@ -111,7 +111,7 @@ async def test_nothing_becomes_a_standard_file_of_a_role(tmp_path: Path, role: s
 
 @pytest.mark.parametrize("reader", ["killed", "stopped"])
 async def test_a_role_gets_ready_when_nobody_reads_its_standard_output(tmp_path: Path, reader: str) -> None:
-    """As with `2>&1 | tee`: the line that says that it is ready has no reader, or one that hangs."""
+    """As with `2>&1 | tee`: the line about readiness has no reader, or one that hangs."""
     pipe = LogPipe()
     pipe.kill() if reader == "killed" else pipe.stop()
     os.set_blocking(pipe.writing, False)

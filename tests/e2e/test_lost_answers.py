@@ -1,4 +1,4 @@
-"""A producer whose answers get lost, and whose snode dies, stores every message once."""
+"""A producer whose answers get lost stores every message once, also when its snode dies."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ BEFORE, LOST, AFTER = 10, 60, 30
 
 
 async def stored_bodies(mq: Client, topic: str, count: int) -> list[bytes]:
-    """The bodies of a topic of one queue, as soon as there are so many."""
+    """The bodies of a topic of one queue, as soon as there are `count`."""
     description = await mq.admin.describe_topic(topic)
     bodies: list[bytes] = []
     async for batch in mq.fetch(description.queues[0].queue, follow=True):
@@ -22,7 +22,7 @@ async def stored_bodies(mq: Client, topic: str, count: int) -> list[bytes]:
 
 
 async def test_what_is_sent_again_after_the_snodes_death_is_stored_once(tmp_path: Path) -> None:
-    """G4, G1: stored, the answers lost, the snode killed, started again: nothing twice, nothing lost, order kept."""
+    """G4, G1: messages are stored, their answers lost, the snode is killed and restarted. None is lost or doubled."""
     bodies = [b"message %d" % number for number in range(BEFORE + LOST + AFTER)]
     async with process_cluster(tmp_path) as cluster, asyncio.timeout(100):
         await cluster.until_alive()

@@ -1,4 +1,4 @@
-"""Members of an enode lose their disks while everything is in use: nothing acknowledged is lost, nothing is twice."""
+"""Replicas of an enode lose their disks under full load: nothing acknowledged is lost or doubled."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A process that is killed leaves what the others know about the cluster."""
+"""A killed process disappears from the other processes' lists."""
 
 import asyncio
 from pathlib import Path
@@ -25,7 +25,7 @@ async def directory(address: str) -> dict[str, bool]:
 
 
 async def test_killed_processes_leave_routes_and_lists(tmp_path: Path) -> None:
-    """E-023, E-024: after `kill -9` an enode is in no route, a snode is in no list of the living; both come back."""
+    """E-023, E-024: a killed enode is in no route, a killed snode in no list of live ones. Both come back."""
     environ = {"namesrv": {"LEASE_S": LEASE_S}, "enode": {}, "snode": {"HEARTBEAT_INTERVAL_S": 0.5}}
     async with asyncio.timeout(150), process_cluster(tmp_path, enodes=2, environ=environ) as cluster:
         async with grpc.aio.insecure_channel(cluster.namesrv.address) as channel:

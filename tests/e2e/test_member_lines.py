@@ -1,4 +1,4 @@
-"""The lines between members that tests cut: what waits, what goes on, and what comes late."""
+"""Connections between replicas with cuts: bytes that wait, directions that stay open, and late bytes."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ pytestmark = ON_LINUX
 
 
 async def connected(lines: MemberLines) -> tuple[list[asyncio.StreamReader], list[asyncio.StreamWriter]]:
-    """Member 2, which is this process, and member 1, to which it has a connection, in this order."""
+    """Replica 2, which is this process, and replica 1, to which it has a connection, in this order."""
     this: Any = SimpleNamespace(alive=True, pid=os.getpid())
     other: Any = SimpleNamespace(alive=False)
     lines.processes = [other, this]
@@ -28,7 +28,7 @@ async def connected(lines: MemberLines) -> tuple[list[asyncio.StreamReader], lis
 
 @pytest.mark.parametrize("way", ["to it", "from it"])
 async def test_a_member_that_is_deaf_is_heard_and_hears_the_rest_later(way: str) -> None:
-    """Of the two directions one goes on; the bytes of the other one wait, and come in their order."""
+    """One of the two directions stays open; the bytes of the other one wait, and arrive in order."""
     deaf = 1 if way == "to it" else 2
     async with member_lines(2) as lines:
         readers, (second, first) = await connected(lines)
@@ -50,7 +50,7 @@ async def test_a_member_that_is_deaf_is_heard_and_hears_the_rest_later(way: str)
 
 
 async def test_nothing_passes_a_member_that_is_cut_off_not_even_the_end_of_a_connection() -> None:
-    """A side that gives up tells nobody: the other one learns of it when the line is whole again."""
+    """A side that closes its connection is not noticed: the other side learns of it when the cut ends."""
     async with member_lines(2) as lines:
         (reader, far_reader), (writer, far_writer) = await connected(lines)
         lines.cut_off(1)

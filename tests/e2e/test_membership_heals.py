@@ -1,4 +1,4 @@
-"""The store of memberships loses its memory, or goes back in time: through real processes and a real Valkey."""
+"""The store of memberships loses its data, or returns to an older state: with real processes and a real Valkey."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ async def flushed(store: Valkey) -> None:
 
 
 async def failed_over(store: Valkey) -> None:
-    """Another server answers at the address, which knows what the first one knew when it was saved: a late replica."""
+    """Another server takes over the address, with an older snapshot of the first one's data: a lagging replica."""
     await store.stop()
     await store.start()
 
@@ -42,7 +42,7 @@ async def stored_members(store: Valkey) -> set[str]:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("trouble", [flushed, failed_over], ids=lambda it: it.__name__)
 async def test_membership_is_whole_and_disjoint_again(tmp_path: Path, trouble: Trouble) -> None:
-    """B-080: within 5 s the store knows all members, each queue has one owner, and nobody starves."""
+    """Within 5 s the store knows all group members, and each queue has one owner, each consumer a queue."""
     books = Books()
     async with consumer_cluster(tmp_path) as running, connect(running.addresses) as mq:
         await mq.admin.create_topic("t", queue_count=QUEUES)
@@ -69,5 +69,5 @@ async def test_membership_is_whole_and_disjoint_again(tmp_path: Path, trouble: T
 
 
 def fair(found: list[Member]) -> bool:
-    """Whether each queue has one owner, and everybody has one."""
+    """Whether each queue has one owner, and each consumer a queue."""
     return settled(found, QUEUES) and all(member.consumer.queues for member in found)

@@ -1,4 +1,4 @@
-"""The pages of docs/migrating: what is here is run and prints what stands there, what was elsewhere is Python."""
+"""The pages of docs/migrating: our program prints what the page shows, and the one before it is valid Python."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ PAGES = sorted(page for page in (ROOT / "docs/migrating").glob("*.md") if page.n
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 async def test_the_program_of_a_page_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
-    """As it stands, with `connect()` led to a cluster by ORTOO_ADDRESS; the program before it compiles."""
+    """Unchanged, with `connect()` directed to a cluster by ORTOO_ADDRESS; the program before it compiles."""
     text = page.read_text(encoding="utf-8")
     before, program = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (expected,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)

@@ -1,4 +1,4 @@
-"""A real enode under a light and a heavy load: on which cores its threads run."""
+"""The cores on which the threads of a real enode run under a light and a heavy load."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ CLOCK = SystemClock()
 
 
 class Enode(RoleProcess):
-    """An enode beside which nobody else does anything, as long as a file is there."""
+    """An enode that appears to be the only process on the machine while a file exists."""
 
     def _command(self, listen_address: str) -> Sequence[str]:
         return (sys.executable, "-m", "tests.e2e.quiet_machine", str(self.folder / "quiet"))
@@ -35,7 +35,7 @@ class Enode(RoleProcess):
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     def masks(self) -> set[frozenset[int]]:
-        """Those of its threads."""
+        """The core masks of its threads."""
         return {frozenset(os.sched_getaffinity(int(one))) for one in os.listdir(f"/proc/{self.pid}/task")}
 
 

@@ -15,7 +15,7 @@ from ortoo.testing.servers.cluster import Cluster
 
 
 async def test_top_shows_what_flows(cluster: Cluster) -> None:
-    """Each look has topics with their messages, for people and as JSON."""
+    """Each refresh shows topics with their messages, for people and as JSON."""
     async with connect(cluster.address) as mq:
         await mq.admin.create_topic("t")
         async with mq.producer("t") as producer:
@@ -41,13 +41,13 @@ async def test_explained_command_does_the_same(cluster: Cluster) -> None:
 
 
 async def test_shell_completion_is_there() -> None:
-    """The command offers its completion for the shells."""
+    """The command offers completion for the shells."""
     helped = await command.run(["ortoo", "--help"], "")
     assert "--install-completion" in helped.out
 
 
 async def test_shell_completion_offers_what_the_cluster_has(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-149: topics, groups and enodes where a command takes them, deleted ones where they can come back."""
+    """Topics, groups and enodes where a command takes them, deleted ones where they can be restored."""
     monkeypatch.setattr(completion, "LIMIT_S", 60.0)
     async with connect(cluster.address) as mq:
         for topic in ("orders", "orders-eu", "steps", "old"):

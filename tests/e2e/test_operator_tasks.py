@@ -17,7 +17,7 @@ from ortoo.testing.servers.cluster import open_cluster
 
 
 class Task(NamedTuple):
-    """What an operator wants, what is typed, and what is seen. Named parts of that are known to later tasks."""
+    """The operator's goal, the command, and the expected output. Its named parts are available to later tasks."""
 
     wanted: str
     typed: str
@@ -37,20 +37,18 @@ SENDING = (
     Task("find it by its id", "message get orders {id}", r"body +first"),
     Task("find it by its place", "message at orders {enode} {queue} {offset}", r"keys +\['k1'\]"),
     Task("find it by its key", "message find orders --key k1", "{id} .*first"),
-    Task(
-        "send one for later", "send orders later --delay 1h", "delayed (?P<delayed>.*); to cancel: ortoo delay cancel"
-    ),
-    Task("what waits for its time", "delay list orders", r"{delayed} +(?P<handle>\S+)"),
+    Task("send a delayed one", "send orders later --delay 1h", "delayed (?P<delayed>.*); to cancel"),
+    Task("the delayed messages", "delay list orders", r"{delayed} +(?P<handle>\S+)"),
     Task("take it back", "delay cancel {handle}", "recalled {handle}"),
-    Task("try only once", "group update billing --attempts 1", "changed group billing"),
+    Task("allow one attempt", "group update billing --attempts 1", "changed group billing"),
 )
 LOOKING = (
-    Task("how far is the group", "lag billing orders", "billing is 0 messages behind in orders"),
-    Task("what is this group", "group describe billing", "a message is tried 1 times"),
+    Task("the lag of the group", "lag billing orders", "billing is 0 messages behind in orders"),
+    Task("the settings of a group", "group describe billing", "a message is tried 1 times"),
     Task("how does it consume", "group mode billing", r"orders +enode-0 +pop"),
-    Task("why is it not consumed", "explain billing orders", "behind|nothing|acknowledged|nobody pops"),
+    Task("why is it not consumed", "explain billing orders", "consumer lag|no backlog|acknowledged|no pop requests"),
     Task("why was this one not", "explain billing orders {id}", "parked"),
-    Task("what became of each", "delivery billing orders --from 0", "parked"),
+    Task("the state of each message", "delivery billing orders --from 0", "parked"),
     Task("what failed", "dlq list billing", r"^(?P<letter>\S+-\S+) .*no such customer"),
     Task("why did it", "dlq show billing {letter}", "no such customer"),
     Task("send it again", "dlq replay billing", "1 messages sent again"),
@@ -65,29 +63,29 @@ CHANGING = (
     Task("more queues", "topic update orders --queues 2", "orders"),
     Task("nobody may send", "topic update orders --permission read_only", "orders"),
     Task("again they may", "topic update orders --permission read_write", "orders"),
-    Task("what does it hold", "topic describe orders", r"orders: \d+ messages in 4 queues, read_write"),
+    Task("the contents of a topic", "topic describe orders", r"orders: \d+ messages in 4 queues, read_write"),
     Task("empty an enode", "enode drain enode-1", "nothing is sent to enode-1"),
     Task("take it back", "enode fill enode-1", "are sent to enode-1 again"),
     Task("keep what there is", "export", r'name = "orders"\nqueues = 2'),
     Task("is it as the file says", "apply -f {file} --dry-run", "would change 1 of them"),
     Task("make it so", "apply -f {file}", "changed 1 of them"),
     Task("this was a mistake", "topic delete steps", "deleted topic steps"),
-    Task("what can come back", "topic deleted", "steps"),
+    Task("the deleted topics", "topic deleted", "steps"),
     Task("take that back too", "topic undelete steps", "topic steps is back with 8 queues"),
     Task("a group too many", "group delete audit", "audit"),
-    Task("what is wrong", "doctor --patience 10", "ortoo dlq list billing says why"),
+    Task("what is wrong", "doctor --patience 10", "ortoo dlq list billing shows the reasons"),
 )
 
 
 class Terminal:
-    """Types commands; what they printed under a name is known to those that follow."""
+    """Types commands; named parts of their output are available to later ones."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.known: dict[str, str] = {}
 
     async def type_all(self, tasks: Sequence[Task]) -> None:
-        """Type one after another; each ends with 0 and shows what was wanted."""
+        """Type one after another; each ends with 0 and prints what is expected."""
         for task in tasks:
             words = [word.format(**self.known) for word in task.typed.split()]
             out = await asyncio.to_thread(self._typed, words)
@@ -110,7 +108,7 @@ class Terminal:
 
 
 async def _work(mq: Client) -> None:
-    """What applications do: a message fails for good, and a transaction is left open."""
+    """The work of applications: a message is parked, and a transaction is left open."""
     async with mq.pop_consumer("billing", "orders", "red", PopSettings()) as consumer:
         async with asyncio.timeout(60):
             while not (popped := await consumer.pop(wait_ms=1_000)):
@@ -120,7 +118,7 @@ async def _work(mq: Client) -> None:
 
 
 async def test_thirty_tasks_of_a_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-145: each is one command that says what it did; none needs a restart or another tool."""
+    """Each is one command that prints its effect; none needs a restart or another tool."""
     tasks = (*SENDING, *LOOKING, *CHANGING)
     assert len({task.typed for task in tasks}) >= 30
     file = tmp_path / "cluster.toml"

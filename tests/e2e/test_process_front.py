@@ -1,4 +1,4 @@
-"""The front of all three roles' processes: the same options, the same exit codes, settings printed and read again."""
+"""The command line of all three roles: the same options, the same exit codes, settings printed and reloaded."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ async def outcome(role: str, *arguments: str, environ: Mapping[str, str] | None 
 
 @every_role
 async def test_settings_are_printed_with_their_origin_and_no_port_is_opened(tmp_path: Path, role: str) -> None:
-    """`-p` prints every setting in force, as a file that can be given back; the port may be taken (E-001)."""
+    """`-p` prints every setting in force, as a file that can be loaded again; the port may be taken (E-001)."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         file = tmp_path / "settings.toml"
@@ -60,7 +60,7 @@ async def test_important_settings_are_some_of_all(role: str) -> None:
 
 
 async def test_password_in_a_url_is_not_printed() -> None:
-    """What `-p` prints may be pasted into a question without giving the database away."""
+    """The output of `-p` can be published without exposing the database's password."""
     environ = {"ORTOO_NAMESRV_DATABASE_URL": "postgresql+psycopg://ortoo:geheim@db/ortoo"}
     code, everything, _ = await outcome("namesrv", "-p", environ=environ)
     assert (code, "geheim" in everything) == (0, False)
@@ -82,7 +82,7 @@ async def test_option_beats_the_file(processes: ProcessCluster, tmp_path: Path) 
 async def test_bad_command_line_and_help(role: str) -> None:
     """An unknown option ends with 255 and the usage; `-h` explains every option and ends with 0 (E-004).
 
-    The latter by a start from nothing, as people begin.
+    The help is tested by a start as a program.
     """
     code, _, error = await outcome(role, "--unknown")
     assert (code, "usage: ortoo-" in error) == (255, True)
@@ -95,7 +95,7 @@ async def test_bad_command_line_and_help(role: str) -> None:
 
 @every_role
 async def test_missing_home_is_refused(tmp_path: Path, role: str) -> None:
-    """A home that is not there ends with 254 and says what to do; nothing is made (E-005)."""
+    """A missing home folder ends with 254 and a remedy; nothing is created (E-005)."""
     code, _, error = await outcome(role, environ={"ORTOO_HOME": str(tmp_path / "nowhere")})
     assert (code, "nowhere" in error, "make this folder" in error) == (254, True, True)
     assert (await outcome(role, environ={"ORTOO_HOME": ""}))[0] == 254
@@ -103,7 +103,7 @@ async def test_missing_home_is_refused(tmp_path: Path, role: str) -> None:
 
 
 async def test_relative_paths_begin_at_home(tmp_path: Path) -> None:
-    """ORTOO_HOME is where a relative data folder lies; a settings file is found from where the command was given."""
+    """A relative data folder is below ORTOO_HOME; a settings file is relative to the current folder."""
     home = tmp_path / "home"
     home.mkdir()
     (tmp_path / "n.toml").write_text('data_dir = "data"\n')
@@ -130,14 +130,14 @@ async def test_data_folder_that_cannot_be_made_is_refused(tmp_path: Path, role: 
 
 @every_role
 async def test_malformed_list_of_name_servers_is_refused(role: str) -> None:
-    """`-n host` ends with 253 and the form expected; two with `;` are taken (E-006)."""
+    """`-n host` ends with 253 and the expected form; two with `;` are accepted (E-006)."""
     code, _, error = await outcome(role, "-n", "host", "-p")
     assert (code, "'host'; expected host:port" in error) == (253, True)
     assert (await outcome(role, "-n", "a:1;b:2", "-p"))[0] == 0
 
 
 async def test_second_stop_changes_nothing(processes: ProcessCluster) -> None:
-    """Two SIGTERM give one line with the duration, exit code 0, and everything is there at the next start (E-011)."""
+    """Two SIGTERM give one line with the duration and exit code 0, and all data are there at the next start (E-011)."""
     async with connect(processes.address) as mq:
         await mq.admin.create_topic("t")
         async with mq.producer("t") as producer:
@@ -159,7 +159,7 @@ async def test_second_stop_changes_nothing(processes: ProcessCluster) -> None:
 
 @every_role
 async def test_settings_are_read_again_without_a_restart(processes: ProcessCluster, tmp_path: Path, role: str) -> None:
-    """SIGHUP applies what may change at once, names what waits for the next start, and survives a wrong file."""
+    """SIGHUP applies settings that may change at once, lists those for the next start, and survives a wrong file."""
     process = {"namesrv": processes.namesrv, "enode": processes.enode, "snode": processes.snode}[role]
     await process.stop()
     file = tmp_path / "live.toml"

@@ -27,7 +27,7 @@ async def dev(tmp_path: Path) -> AsyncIterator[DevProcess]:
 
 
 async def test_three_steps_with_the_command(dev: DevProcess) -> None:
-    """E-013: create a topic, send a message, see it with `tail`: as the README says, each in one line."""
+    """E-013: create a topic, send a message, see it with `tail`, each in one line as in the README."""
     create, send, tail = lines_of("ortoo")
     for words, expected in ((create, "created topic t"), (send, "stored ")):
         outcome = await command.run(words, dev.address)
@@ -60,7 +60,7 @@ async def test_grpcurl_explains_the_interface(dev: DevProcess) -> None:
 
 
 async def test_messages_outlive_the_cluster(tmp_path: Path) -> None:
-    """What was sent before `ortoo dev` was killed, or stopped, is there when it is started again (G1)."""
+    """Messages sent before `ortoo dev` was killed or stopped are there after its restart (G1)."""
     for number, end in enumerate(("kill", "stop", "look")):
         async with command.dev_process(tmp_path) as dev:
             if number == 0:
@@ -87,12 +87,12 @@ WRONG = {
     "empty body": (["send", "t", ""], ["empty"]),
     "property without a value": (["send", "t", "x", "--property", "name"], ["NAME=VALUE"]),
     "address that is none": (["topic", "list", "--address", "nowhere"], ["nowhere", "host:port"]),
-    "nobody there": (["topic", "list", "--address", "127.0.0.1:1"], ["127.0.0.1:1", "is a snode running"]),
+    "nobody there": (["topic", "list", "--address", "127.0.0.1:1"], ["127.0.0.1:1", "check that a snode is running"]),
 }
 
 
 async def test_wrong_commands_are_refused_by_name(dev: DevProcess) -> None:
-    """Each wrong command ends with an exit code other than 0 and words that name what was wrong; no trace of Python."""
+    """Each wrong command ends with an exit code other than 0 and a text that names the mistake, without a traceback."""
     assert (await command.run(["ortoo", "topic", "create", "t"], dev.address)).exit_code == 0
     told = {}
     for what, (words, expected) in WRONG.items():
@@ -106,7 +106,7 @@ async def test_wrong_commands_are_refused_by_name(dev: DevProcess) -> None:
 
 
 async def test_second_dev_on_the_same_folder_or_port_is_refused(dev: DevProcess, tmp_path: Path) -> None:
-    """A second `ortoo dev` says which folder or port is taken and ends; the first one goes on."""
+    """A second `ortoo dev` names the folder or port that is taken and ends; the first one keeps running."""
     for words, expected in (
         (["--data-dir", str(tmp_path / "data"), "--listen-address", "127.0.0.1:0"], "stop it, or give"),
         (["--data-dir", str(tmp_path / "other"), "--listen-address", dev.address], "the port is taken"),

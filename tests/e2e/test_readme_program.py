@@ -1,4 +1,4 @@
-"""The README's Python program, as it stands there, only at another port."""
+"""The README's Python program, unchanged except for its port."""
 
 import asyncio
 import re
@@ -11,7 +11,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 async def test_the_program_of_the_readme_sends_and_consumes(tmp_path: Path) -> None:
-    """It prints where its message was stored, gets it back as a member of a group, and ends by itself."""
+    """It prints where its message was stored, receives it as a group member, and ends on its own."""
     (program,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     async with command.dev_process(tmp_path) as dev:
         process = await asyncio.create_subprocess_exec(

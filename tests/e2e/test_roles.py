@@ -27,7 +27,7 @@ async def prepared(tmp_path: Path) -> AsyncIterator[ProcessCluster]:
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: " ".join(order))
 async def test_any_order_of_starting_ends_in_a_useful_cluster(prepared: ProcessCluster, order: tuple[str, ...]) -> None:
-    """Whichever role comes first waits for the others without ending, and messages flow when all are there."""
+    """A role that starts first waits for the others without ending, and messages flow when all are there."""
     roles = {role.folder.name: role for role in prepared.roles}
     async with Background("starts") as background:
         starts = []
@@ -57,7 +57,7 @@ async def test_any_order_of_starting_ends_in_a_useful_cluster(prepared: ProcessC
 async def test_wrong_setting_is_refused_by_name(
     tmp_path: Path, role: str, setting: str, value: str, reason: str
 ) -> None:
-    """Every role refuses what cannot work with 253 and one line that names the setting and what was expected."""
+    """Every role refuses an invalid setting with 253 and one line that names the setting and the expected value."""
     with pytest.raises(DidNotStart) as caught:
         await RoleProcess(role, tmp_path / role, {setting: value}).start()
     assert caught.value.exit_code == EXIT_REFUSED
@@ -67,7 +67,7 @@ async def test_wrong_setting_is_refused_by_name(
 
 @pytest.mark.parametrize("role", ["namesrv", "enode", "snode"])
 async def test_wrong_settings_file_is_refused_by_name(tmp_path: Path, role: str) -> None:
-    """A key that no setting has is refused with the nearest one; a value of a wrong type with the type."""
+    """An unknown key is refused with the nearest known one; a value of a wrong type with the type."""
     for text, reason in (
         ('listen_adress = "x"', "unknown setting listen_adress (file); did you mean listen_address?"),
         ("name = 7", "name is 7; expected str"),
@@ -84,7 +84,7 @@ async def test_wrong_settings_file_is_refused_by_name(tmp_path: Path, role: str)
 
 
 async def test_taken_port_is_refused_by_every_role(processes: ProcessCluster, tmp_path: Path) -> None:
-    """No role shares its port, with anybody."""
+    """No role shares its port with another process."""
     for role in processes.roles:
         environ = {name: value for name, value in role.environ.items() if name == "NAMESRV_ADDRESS"}
         second = RoleProcess(role.role, tmp_path / f"second-{role.role}", environ)
@@ -98,7 +98,7 @@ async def test_taken_port_is_refused_by_every_role(processes: ProcessCluster, tm
 
 
 async def test_frozen_enode_costs_time_but_no_message(processes: ProcessCluster) -> None:
-    """While an enode is frozen its senders wait or retry; when it goes on, everything sent is stored once (G4, G13)."""
+    """While an enode is frozen its senders wait or retry; after it resumes, every message is stored once (G4, G13)."""
     created = await grpcurl.call(processes.address, "ortoo.v1.AdminService/CreateTopic", {"name": "t"})
     assert created.exit_code == 0, created.error
     async with connect(processes.address) as mq, mq.producer("t") as producer:
@@ -120,7 +120,7 @@ async def test_frozen_enode_costs_time_but_no_message(processes: ProcessCluster)
 
 
 async def everything(address: str, count: int) -> set[bytes]:
-    """At least so many messages of the topic, each of which must be there once."""
+    """At least `count` messages of the topic, each of which must be there once."""
     found: list[bytes] = []
     async with connect(address) as mq, mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
         async with asyncio.timeout(60):

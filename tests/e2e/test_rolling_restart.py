@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.rolling_restart import rolling_members, rolling_restart
 
 BUSY_SEND_MAX_S = 8.0
-"""On a machine where other tests run; `make rolling` holds sends to two seconds."""
+"""For a machine that runs other tests as well; `make rolling` limits sends to two seconds."""
 
 
 async def test_rolling_restart_loses_nothing_and_holds_up_nobody(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ async def test_rolling_restart_loses_nothing_and_holds_up_nobody(tmp_path: Path)
 @pytest.mark.crash
 @pytest.mark.timeout(300)
 async def test_rolling_restart_of_members_loses_nothing_and_holds_up_nobody(tmp_path: Path) -> None:
-    """Three members of one enode, three times each, followers before the leader: no send fails, nothing is lost."""
+    """Three replicas of one enode, three times each, followers before the leader: no send fails, nothing is lost."""
     said: list[str] = []
     outcome = await rolling_members(tmp_path, rate=60, say=said.append)
     assert outcome.faults(BUSY_SEND_MAX_S) == [], said

@@ -1,4 +1,4 @@
-"""Several name servers over one PostgreSQL: any may die, all may be replaced, the database may be away."""
+"""Several name servers over one PostgreSQL: any may die, all may be replaced, the database may be down."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from ortoo.testing.servers.postgres import Postgres, postgres
 from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
 
 SEND_MAX_S = 5.0
-"""Sends do not wait for a name server; what they wait for is a busy machine."""
+"""Sends do not wait for a name server, but a busy machine delays them."""
 AWAY_S = float(os.environ.get("ORTOO_DATABASE_AWAY_S", "4"))
 """How long PostgreSQL is stopped."""
 
@@ -36,7 +36,7 @@ class Shared:
         return self.cluster.folder / "list.toml"
 
     def write_list(self) -> None:
-        """Put the name servers that there are into the file."""
+        """Write the current name servers into the file."""
         addresses = ";".join(one.address for one in self.namesrvs)
         self.list_file().write_text(f'namesrv_address = "{addresses}"\n')
 
@@ -73,7 +73,7 @@ async def shared(tmp_path: Path) -> AsyncIterator[Shared]:
 
 @dataclass
 class Load:
-    """Sends for ever, and knows how that went."""
+    """Sends messages until stopped, and records the outcomes."""
 
     sent: int = 0
     failed: list[str] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Load:
             await clock.sleep(0.01)
 
     async def goes_on(self) -> None:
-        """Wait until another 50 are sent."""
+        """Wait until another 50 messages are sent."""
         wanted = self.sent + 50
         async with asyncio.timeout(60):
             while self.sent < wanted:
@@ -111,7 +111,7 @@ async def test_messages_flow_while_name_servers_and_database_come_and_go(shared:
             for number, namesrv in enumerate(shared.namesrvs):
                 await namesrv.kill()
                 await load.goes_on()
-                async with asyncio.timeout(30):  # the other one takes changes
+                async with asyncio.timeout(30):  # the other one accepts changes
                     await mq.admin.create_topic(f"while-{number}-is-away")
                 await namesrv.start()
                 shared.cluster.namesrv.address = namesrv.address
@@ -124,7 +124,7 @@ async def test_messages_flow_while_name_servers_and_database_come_and_go(shared:
             await shared.database.start()
             async with asyncio.timeout(60):
                 await until_created(mq.admin.create_topic, "healed")
-            # Other machines, other addresses: the list is changed, then the old ones go.
+            # Other machines, other addresses: the list is changed, then the old ones are stopped.
             old = list(shared.namesrvs)
             shared.namesrvs[:] = [shared.new_namesrv(2)]
             await shared.namesrvs[0].start()

@@ -1,4 +1,4 @@
-"""A quarter of a minute of siege; `make hostile` lays it for ten minutes."""
+"""A quarter of a minute of siege; `make hostile` runs it for ten minutes."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ MEMORY_MIB_MAX = 400.0
 
 @pytest.mark.timeout(300)
 def test_honest_clients_go_on_under_siege(tmp_path: Path) -> None:
-    """G14, G17: nobody's nonsense ends a role, fills its memory or its log, or holds honest clients up."""
+    """G14, G17: hostile traffic does not end a role, fill its memory or its log, or delay honest clients."""
     verdict = besieged(tmp_path, seconds=SECONDS, calm_s=CALM_S, number=SEED, half_open=HALF_OPEN, deaf=DEAF)
     assert verdict.broken(memory_mib_max=MEMORY_MIB_MAX) == [], verdict
     assert verdict.calls > 100

@@ -1,4 +1,4 @@
-"""Strangers' floods and their largest requests; `make hostile` has the long forms of both."""
+"""Floods and huge requests of unauthenticated clients; `make hostile` has the long forms of both."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from tests.hostile.strangers import flooded
 QUICK = (empty_elements, watchers, silent_calls, long_headers, resets, halves)
 SCALE = 0.1
 TIME_MS_MAX, MEMORY_MIB_MAX = 2_000.0, 200.0
-"""Generous: what is promised is an eighth and half of it."""
+"""Generous: the documented limits are an eighth and half of these."""
 
 
 @pytest.mark.timeout(400)
 async def test_no_flood_ends_a_role_and_its_memory_comes_back(tmp_path: Path) -> None:
-    """G17: a tenth of each flood, against each role within the limits of the chart; resets end their connection."""
+    """G17: a tenth of each flood, against each role, within the chart's limits. Floods of resets are disconnected."""
     costs, broken = await flooded(tmp_path, [one.__name__ for one in QUICK], SCALE, each=False)
     assert broken == [], costs
 

@@ -1,4 +1,4 @@
-"""An enode with three members as processes: one is killed or cut off, another serves, nothing is lost."""
+"""An enode with three replicas as processes: one is killed or cut off, another serves, nothing is lost."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ ROUNDS = int(os.environ.get("ORTOO_TAKE_OVERS", "3"))
 
 
 async def first_stored_s(client: Client, body: bytes) -> float:
-    """How long it takes until a message is acknowledged, in seconds."""
+    """Seconds until a message is acknowledged."""
     begun_s = SystemClock().monotonic_s()
     async with client.producer("t", ProducerSettings(linger_ms=1)) as producer:
         while True:
@@ -27,7 +27,7 @@ async def first_stored_s(client: Client, body: bytes) -> float:
 
 
 async def test_a_member_takes_over(tmp_path: Path) -> None:
-    """After each kill -9 of the leader another one acknowledges within 3 s, and everything is still there (B-045)."""
+    """After each kill -9 of the leader another replica acknowledges within 3 s, and all messages are still there."""
     stored: list[bytes] = []
     took_s: list[float] = []
     async with asyncio.timeout(120), member_cluster(tmp_path) as members, connect(members.address) as mq:
@@ -54,9 +54,9 @@ async def test_a_member_takes_over(tmp_path: Path) -> None:
 
 @ON_LINUX
 async def test_a_leader_that_only_its_followers_have_lost_is_followed(tmp_path: Path) -> None:
-    """Clients, snodes and name servers reach it: another one acknowledges within 3 s, and it nothing meanwhile.
+    """Clients, snodes and name servers reach it. Another replica acknowledges within 3 s, and it acknowledges nothing.
 
-    When the lines are whole again, all that clients saw is what one log can tell.
+    When the cut ends, the answers to all clients are those of a single log.
     """
     async with asyncio.timeout(120):
         done = await take_overs(tmp_path, rounds=1, rate=50, say=lambda text: None, harms=(CUT_OFF,))

@@ -1,4 +1,4 @@
-"""A killed enode whose last segment was cut anywhere starts, keeps what lies before the cut, and goes on."""
+"""A killed enode whose last segment is truncated anywhere starts, keeps the batches before the cut, and continues."""
 
 import shutil
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ BATCH = encode([b"m" * 200] * 10, now_ms=1)
 
 @pytest.fixture
 async def enode(tmp_path: Path) -> AsyncIterator[RoleProcess]:
-    """A process that is not started yet; its store knows one topic already."""
+    """A process that is not started yet; its store already has one topic."""
     process = RoleProcess("enode", tmp_path / "enode", {"NAMESRV_ADDRESS": NO_NAME_SERVER, "STORE_HEADROOM_BYTES": 0})
     async with open_lone_enode(process.data, topic(TOPIC)):
         pass
@@ -31,9 +31,9 @@ async def enode(tmp_path: Path) -> AsyncIterator[RoleProcess]:
 @pytest.mark.parametrize("idle", [False, True])
 @pytest.mark.parametrize("cuts", [2, pytest.param(50, marks=[pytest.mark.crash, pytest.mark.timeout(900)])])
 async def test_torn_tail_is_cut_and_written_on(enode: RoleProcess, tmp_path: Path, cuts: int, idle: bool) -> None:
-    """E-216: killed, and the last segment cut at a random byte: all before the cut is kept, offsets go on densely.
+    """E-216: killed, with a random cut in the last segment. Batches before the cut are kept, offsets stay dense.
 
-    When the store had fallen idle before, it knows that the cut bytes were durable, and names them as damage.
+    If the store was idle before, it knows that the truncated bytes were durable, and reports them as damage.
     """
     randomness = Randomness(cuts)
     await enode.start()
@@ -46,7 +46,7 @@ async def test_torn_tail_is_cut_and_written_on(enode: RoleProcess, tmp_path: Pat
         shutil.copytree(enode.data, tmp_path / f"{number}")
         kept = cut(last_segment(tmp_path / f"{number}"), randomness)
         await torn.start()
-        if kept or not await is_unknown(torn.address):  # else the cut took the topic's own record as well
+        if kept or not await is_unknown(torn.address):  # else the cut removed the topic's own record as well
             batches = await stored_batches(torn.address, TOPIC)
             assert [b.first_offset for b in batches] == [10 * n for n in range(kept)]
             assert {b.batch.records for b in batches} <= {BATCH.records}
@@ -60,7 +60,7 @@ async def test_torn_tail_is_cut_and_written_on(enode: RoleProcess, tmp_path: Pat
 
 
 def cut(segment: Path, randomness: Randomness) -> int:
-    """Cut a segment at a random byte of its frames; how many of the batches lie wholly before that."""
+    """Truncate a segment at a random byte of its frames; return the number of whole batches before that."""
     frames = segment.read_bytes().rstrip(b"\0")
     at = randomness.below(len(frames))
     with segment.open("r+b") as file:
@@ -69,7 +69,7 @@ def cut(segment: Path, randomness: Randomness) -> int:
 
 
 def is_known_durable(enode: RoleProcess) -> bool:
-    """Whether the file beside the log says that all the batches are durable."""
+    """Whether the file beside the log records all the batches as durable."""
     file = next(enode.data.rglob("durable"), None)
     return file is not None and decode_slots(file.read_bytes()) > 30 * len(BATCH.records)
 
@@ -80,7 +80,7 @@ def last_segment(folder: Path) -> Path:
 
 
 async def is_unknown(address: str) -> bool:
-    """Whether the topic is not known any more."""
+    """Whether the topic is no longer known."""
     request = {"topicId": str(TOPIC)}
     answer = await grpcurl.call(address, "ortoo.v1.EnodeService/DescribeQueues", request)
     return answer.exit_code != 0

@@ -15,14 +15,14 @@ from ortoo.testing.servers.command import DevProcess
 from ortoo.testing.servers.processes import ProcessCluster
 
 EXIT_UNREAD = 141
-"""What a shell shows for a program that SIGPIPE ended."""
+"""The exit code that a shell shows for a program that SIGPIPE ended."""
 TIMEOUT_S = 60.0
 
 
 async def ended(
     words: Sequence[str], address: str, stdout: int, stderr: int = asyncio.subprocess.PIPE
 ) -> tuple[int, str]:
-    """Run a command by a real start, for its end is that of the interpreter: exit code, standard error."""
+    """Run a command as a program, because the end of the interpreter matters: exit code, standard error."""
     with forking(wanted=False):
         process = await spawn(
             *words, env=command.environ(address), stdin=asyncio.subprocess.DEVNULL, stdout=stdout, stderr=stderr
@@ -34,14 +34,14 @@ async def ended(
 
 
 def unread() -> int:
-    """The writing end of a pipe whose reader is gone."""
+    """The writing end of a pipe whose reader is closed."""
     reading, writing = os.pipe()
     os.close(reading)
     return writing
 
 
 async def test_a_command_ends_quietly_when_its_reader_is_gone(processes: ProcessCluster) -> None:
-    """With 141 and not a word, as people expect of the left side of `| head`, or with its own code where it failed."""
+    """With 141 and no text, as is usual for the left side of `| head`, or with its own code where it failed."""
     writing, address = unread(), processes.address
     async with connect(address) as mq:
         await mq.admin.create_topic("t", queue_count=1)
@@ -55,7 +55,7 @@ async def test_a_command_ends_quietly_when_its_reader_is_gone(processes: Process
 
 
 async def test_a_tail_ends_when_its_reader_is_gone(processes: ProcessCluster) -> None:
-    """`ortoo tail t | head -1` ends without another message to notice by."""
+    """`ortoo tail t | head -1` ends without a further message."""
     async with connect(processes.address) as mq:
         await mq.admin.create_topic("t", queue_count=1)
         async with mq.producer("t") as producer:
@@ -70,7 +70,7 @@ async def test_a_tail_ends_when_its_reader_is_gone(processes: ProcessCluster) ->
 
 
 async def test_a_command_that_cannot_write_says_so(processes: ProcessCluster) -> None:
-    """Output that is lost is an error in one line; errors that are lost change no exit code."""
+    """Lost output is an error in one line; lost error texts change no exit code."""
     full = os.open("/dev/full", os.O_WRONLY)
     address = processes.address
     async with connect(address) as mq:
@@ -87,14 +87,14 @@ async def test_a_command_that_cannot_write_says_so(processes: ProcessCluster) ->
 
 @pytest.mark.parametrize("words", [["ortoo-enode", "-p"], ["ortoo-namesrv", "-m"], ["ortoo-snode", "-p"]])
 async def test_a_roles_front_ends_quietly_when_its_reader_is_gone(words: list[str]) -> None:
-    """Settings that are printed, for one."""
+    """For example when settings are printed."""
     writing = unread()
     assert await ended(words, "", writing) == (EXIT_UNREAD, "")
     os.close(writing)
 
 
 async def test_a_store_is_inspected_up_to_the_line_that_is_wanted(tmp_path: Path) -> None:
-    """`ortoo-enode inspect DIR | head` ends quietly too."""
+    """`ortoo-enode inspect DIR | head` ends without an error text too."""
     async with command.dev_process(tmp_path) as dev:
         assert isinstance(dev, DevProcess)
         await dev.stop()

@@ -1,4 +1,4 @@
-"""A snode whose clients do not read stays within its memory, and serves those who do."""
+"""A snode whose clients do not read stays within its memory, and serves the clients that do."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ BUDGET_BYTES, RESIDENT_BYTES_MAX = 256 << 20, 320 << 20
 
 
 async def test_unread_sessions_and_tails_cost_bounded_memory(tmp_path: Path) -> None:
-    """B-083, G17: 800 unread push sessions and 16 unread tails under 256 MiB; an honest session gets everything."""
-    with forking(wanted=False):  # a forked one has resident what it has no use for
+    """G17: 800 unread push sessions and 16 unread tails under 256 MiB. An honest session gets every message."""
+    with forking(wanted=False):  # a forked process has memory resident that it does not use
         seen = await unread_sessions(tmp_path, sessions=800, tails=16, budget_bytes=BUDGET_BYTES)
     assert seen.received == SENT
     assert seen.largest_bytes < RESIDENT_BYTES_MAX

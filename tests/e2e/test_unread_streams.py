@@ -1,4 +1,4 @@
-"""Enodes and name servers whose callers do not read stay within their memory, and serve those who do."""
+"""Enodes and name servers whose callers do not read stay within their memory, and serve the callers that do."""
 
 import asyncio
 import contextlib
@@ -32,13 +32,13 @@ STREAMS, CALLS_A_CHANNEL = 100, 10
 STORED, BODY_BYTES = 32, 512 << 10
 TOPICS, WATCHES = 300, 300
 OF_CLIENT = "Internal error from Core"
-"""What gRPC's own client says of a call that was refused while it wrote; the server's words are lost then."""
+"""The error of gRPC's own client for a call that was refused while it wrote; the server's text is lost then."""
 Calls = list[Any]
 
 
 @contextlib.asynccontextmanager
 async def deaf_calls(address: str, count: int, begin: Callable[[Any], Awaitable[Any]]) -> AsyncIterator[Calls]:
-    """So many calls that `begin` opens on connections of their own, and that nobody reads."""
+    """Open `count` calls with `begin` on connections of their own, and read none of them."""
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX)]
     async with contextlib.AsyncExitStack() as stack:
         count_channels = range(-(-count // CALLS_A_CHANNEL))
@@ -49,7 +49,7 @@ async def deaf_calls(address: str, count: int, begin: Callable[[Any], Awaitable[
 
 
 async def refusal_of(call: Any) -> str:
-    """Why a call that was not read ended; "" if it goes on."""
+    """The error of a call that was not read; "" if it is still open."""
     return "" if not call.done() else str(await call.details())
 
 
@@ -65,7 +65,7 @@ async def stored(cluster: ProcessCluster, channels: Channels) -> int:
 
 
 async def test_an_enodes_unread_streams_cost_bounded_memory(tmp_path: Path) -> None:
-    """B-083, G17: streams of reads whose answers nobody takes; an honest snode's read goes on, and its appends."""
+    """G17: streams of reads whose answers are not read. An honest snode's reads and appends continue."""
     environ = {"enode": {"LOG_LEVEL": "error", "MEMORY_BUDGET_BYTES": BUDGET_BYTES, "STORE_RECENT_BYTES": 1 << 20}}
     async with asyncio.timeout(90), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
         topic_id = await stored(cluster, channels)
@@ -94,7 +94,7 @@ async def test_an_enodes_unread_streams_cost_bounded_memory(tmp_path: Path) -> N
 
 
 async def is_read(honest: enode_pb2_grpc.EnodeServiceStub, topic_id: int) -> bool:
-    """Read once; whether something came. While others have the memory the read is refused, or the whole call is."""
+    """Read once; return whether something came. While memory is short the read, or the whole call, is refused."""
     reading: Any = honest.FetchBatches()
     try:
         await reading.write(enode_pb2.FetchBatchesRequest(topic_id=topic_id, bytes_max=1 << 20))
@@ -118,7 +118,7 @@ async def stored_one_more(cluster: ProcessCluster, channels: Channels) -> None:
 
 
 async def test_a_name_servers_unread_watches_cost_bounded_memory(tmp_path: Path) -> None:
-    """B-083, G17: more watches than it has memory for are refused or ended, and the directory is served meanwhile."""
+    """G17: watches beyond the memory limit are refused or ended, and the directory is served meanwhile."""
     environ = {"namesrv": {"LOG_LEVEL": "error", "MEMORY_BUDGET_BYTES": 4 << 20}}
     async with asyncio.timeout(90), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
         stub = namesrv_pb2_grpc.NameServiceStub(channels.to(cluster.namesrv.address))

@@ -1,4 +1,4 @@
-"""A snode of two workers, as processes: one port, one group, one set of metrics, and whatever may die does."""
+"""A snode of two workers, as processes: one port, one group, one set of metrics. Any process may die."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from tests.e2e.test_doctor import looked
 NAMES = ["snode-0.1", "snode-0.2"]
 CLOCK = SystemClock()
 PATIENCE_S = 60.0
-"""How long something may take that takes a second; it is no promise, and a busy machine starves processes."""
+"""Timeout for steps that take a second; not a guarantee, because a busy machine starves processes."""
 pytestmark = pytest.mark.timeout(180)
 
 
@@ -39,7 +39,7 @@ class Workers:
     metrics: str
 
     async def own_addresses(self) -> Mapping[str, str]:
-        """Name of each worker to where it alone is reached, as the name server tells other processes."""
+        """Name of each worker to its own address, as the name server announces it to other processes."""
         found: dict[str, str] = {}
         async with asyncio.timeout(PATIENCE_S), Channels() as channels:
             stub = namesrv_pb2_grpc.NameServiceStub(channels.to(self.cluster.namesrv.address))
@@ -50,14 +50,14 @@ class Workers:
         raise AssertionError(found)
 
     async def answering(self) -> str:
-        """Which worker takes a new connection to the port that they share."""
+        """The worker that accepts a new connection to the shared port."""
         async with Channels() as channels:
             stub = FindingsServiceStub(channels.to(self.snode.address))
             answer = await stub.ListFindings(findings_pb2.ListFindingsRequest(own_only=True), timeout=10)
         return str(answer.processes[0].name)
 
     async def process_ids(self) -> dict[str, int]:
-        """The processes of the workers, by number: those of which the parent's metrics tell when they started."""
+        """The process ids of the workers, by number: those for which the parent's metrics have a start time."""
         children = Path(f"/proc/{self.snode.pid}/task/{self.snode.pid}/children")
         return {str(number): int(word) for number, word in enumerate(children.read_text().split(), 1)}
 
@@ -86,12 +86,12 @@ async def send(mq: Client, topic: str, count: int, group: str | None = None) -> 
 
 
 def everything(folder: Path, client_id: str) -> ConsumerSettings:
-    """Of a consumer that gets all messages, whoever else does."""
+    """A consumer that receives all messages, independently of others."""
     return ConsumerSettings(broadcast=True, from_first=True, offsets_folder=folder, client_id=client_id)
 
 
 async def received(consumer: Consumer, count: int) -> set[tuple[Queue, int]]:
-    """The first so many messages that a consumer gets: queue and offset."""
+    """The first `count` messages that a consumer gets: queue and offset."""
     found: set[tuple[Queue, int]] = set()
     async for batch in consumer.batches():
         found.update((batch.queue, offset) for offset in batch.offsets)
@@ -101,18 +101,18 @@ async def received(consumer: Consumer, count: int) -> set[tuple[Queue, int]]:
 
 
 async def done_with(mq: Client, group: str, topic: str) -> None:
-    """Wait until the group has acknowledged everything."""
+    """Wait until the group has acknowledged all messages."""
     async with asyncio.timeout(PATIENCE_S):
         while (await mq.admin.lag(group, topic)).lag_messages:
             await CLOCK.sleep(0.05)
 
 
 async def test_two_workers_are_one_snode(tmp_path: Path) -> None:
-    """Both take connections; a group through both gets each message once; message groups and figures are one's."""
+    """Both accept connections; a group over both gets each message once. Message groups and metrics are shared."""
     async with asyncio.timeout(120), two_workers(tmp_path) as running, connect(running.snode.address) as mq:
         own = await running.own_addresses()
         answered: set[str] = set()
-        for _ in range(64):  # each connection is one's by a hash of its ports: 64 do not all come to one
+        for _ in range(64):  # each connection goes to a worker by a hash of its ports: 64 do not all go to one
             answered.add(await running.answering())
             if len(answered) == 2:
                 break
@@ -129,7 +129,8 @@ async def test_two_workers_are_one_snode(tmp_path: Path) -> None:
             await until(lambda: settled(everybody, 4) and all(one.consumer.queues for one in everybody), PATIENCE_S)
             await until(lambda: len(books.received) == 500, PATIENCE_S)
             await done_with(mq, "g", "t")
-            # What was under way to the one when a queue went to the other was pushed twice, and maybe handled once.
+            # Messages in flight to one worker when a queue moved to the other were pushed twice, and maybe handled
+            # twice.
             pushed_before = sum((await scraped(running.metrics))["rocketmq_messages_out_total"].values())
             received_before = sum(books.received.values())
             assert pushed_before >= received_before
@@ -177,7 +178,7 @@ async def test_two_workers_are_one_snode(tmp_path: Path) -> None:
 
 
 async def test_a_worker_that_dies_loses_nothing_and_comes_back(tmp_path: Path) -> None:
-    """Consumers of the killed one go on through the other; the parent says so, is not ready, and then is again."""
+    """Consumers of the killed one move to the other; the parent reports it, is not ready, and then is again."""
     async with asyncio.timeout(120), two_workers(tmp_path) as running:
         books = Books()
         async with connect(running.snode.address) as mq:
@@ -201,7 +202,7 @@ async def test_a_worker_that_dies_loses_nothing_and_comes_back(tmp_path: Path) -
 
 
 async def test_a_stop_ends_all_workers_and_the_parent_last(tmp_path: Path) -> None:
-    """A consumer is told to go elsewhere, and every process ends by itself; without a parent workers end too."""
+    """A consumer is redirected, and every process ends on its own; workers without a parent end too."""
     async with asyncio.timeout(120), two_workers(tmp_path, with_metrics=False) as running:
         children = await running.process_ids()
         async with connect(running.snode.address) as mq:
@@ -212,14 +213,14 @@ async def test_a_stop_ends_all_workers_and_the_parent_last(tmp_path: Path) -> No
                 said = [line for line in running.snode.log_text().splitlines() if "shutdown_complete" in line]
                 assert len(said) == 3
                 assert not any(Path(f"/proc/{one}").exists() for one in children.values())
-                await running.snode.start()  # the consumer goes on there, and leaves in order
+                await running.snode.start()  # the consumer moves there, and leaves gracefully
         children = await running.process_ids()
         await running.snode.kill()
         await until(lambda: not any(Path(f"/proc/{one}/exe").exists() for one in children.values()), PATIENCE_S)
 
 
 async def test_who_starts_after_a_parent_was_killed_has_the_port_soon(tmp_path: Path) -> None:
-    """Workers without a parent give others no time to hear of their stop: the next parent is refused while they do."""
+    """Workers without a parent stop without grace; meanwhile the next parent is refused."""
     async with asyncio.timeout(120), two_workers(tmp_path, drain_delay_s=600.0) as running:
         children = await running.process_ids()
         await running.snode.kill()
@@ -233,7 +234,7 @@ async def test_who_starts_after_a_parent_was_killed_has_the_port_soon(tmp_path: 
 
 
 async def test_what_cannot_start_says_so(tmp_path: Path) -> None:
-    """A second snode on the port is refused, with workers or without; a parent ends as all of its workers did."""
+    """A second snode on the port is refused, with workers or without; a parent ends with the code of its workers."""
     async with asyncio.timeout(120), two_workers(tmp_path) as running:
         same = {**running.snode.environ, "LISTEN_ADDRESS": running.snode.address, "METRICS_ADDRESS": ""}
         wrong = {**same, "LISTEN_ADDRESS": "127.0.0.1:0", "ACCESS_FILE": tmp_path / "none", "INSECURE": True}

@@ -1,4 +1,4 @@
-"""What is wrong is refused by name, with what to do; nothing is stored and no process dies (G11)."""
+"""Invalid input is refused by name, with a remedy; nothing is stored and no process dies (G11)."""
 
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -33,14 +33,14 @@ GOOD = encode([b"good", b"batch"], now_ms=1)
 
 @dataclasses.dataclass(frozen=True)
 class Calls:
-    """The cluster's methods, as a client in any language has them."""
+    """The cluster's methods, as a client in any language calls them."""
 
     channel: Any
     processes: ProcessCluster
 
     @property
     def admin(self) -> admin_pb2_grpc.AdminServiceStub:
-        """Operating."""
+        """The client for operators."""
         return admin_pb2_grpc.AdminServiceStub(self.channel)
 
     async def publish(self, *bodies: bytes, topic: str = "t", enode: str = "", queue_id: int = 0) -> None:
@@ -71,7 +71,7 @@ class Calls:
             raise_failure(part)
 
     async def push(self, *events: consumer_pb2.PushRequest) -> None:
-        """Say these things in a push session and listen until it ends."""
+        """Send these requests in a push session and read until it ends."""
         call = consumer_pb2_grpc.ConsumerServiceStub(self.channel).Push()
         for event in events:
             await call.write(event)
@@ -80,40 +80,40 @@ class Calls:
             del answer
 
     async def raw(self, method: str, data: bytes) -> None:
-        """Call a method with any bytes."""
+        """Call a method with arbitrary bytes."""
         await self.channel.unary_unary(f"/ortoo.v1.{method}")(data)
 
     async def stored(self) -> tuple[list[str], list[int]]:
-        """The names of all topics, and how much lies in each queue of the one topic."""
+        """The names of all topics, and the number of messages in each queue of the topic."""
         topics = await self.admin.ListTopics(namesrv_pb2.ListTopicsRequest())
         described = await self.admin.DescribeTopic(admin_pb2.DescribeTopicRequest(name="t"))
         return [topic.name for topic in topics.topics], [queue.end_offset for queue in described.queues]
 
 
 def raise_failure(answer: Any) -> None:
-    """Raise what a stream's item says went wrong."""
+    """Raise the error in an item of a stream."""
     if answer.failure.kind != failure_pb2.FAILURE_KIND_UNSPECIFIED:
         raise error_of(answer.failure)
 
 
 def changed(**fields: Any) -> SealedBatch:
-    """The good batch with something wrong in its envelope."""
+    """The valid batch with a wrong field in its envelope."""
     return dataclasses.replace(GOOD, **fields)
 
 
 def with_records(records: bytes) -> SealedBatch:
-    """Any bytes in a right envelope."""
+    """Arbitrary bytes in a valid envelope."""
     return changed(records=records, records_crc32c=crc32c(records))
 
 
 def opened(**fields: Any) -> consumer_pb2.PushRequest:
-    """The first word of a push session."""
+    """The first request of a push session."""
     chosen = {"group": "g", "subscriptions": [consumer_pb2.Subscription(topic="t")], **fields}
     return consumer_pb2.PushRequest(open=consumer_pb2.OpenSession(**chosen))
 
 
 def acknowledging(**fields: Any) -> consumer_pb2.PushRequest:
-    """An acknowledgement of what was never delivered."""
+    """An acknowledgement of a message that was never delivered."""
     queue = topic_pb2.Queue(**{"topic": "t", "enode": "enode-0", "queue_id": 0, **fields})
     offset = consumer_pb2.AcknowledgedOffset(queue=queue, offset=1, generation=77)
     return consumer_pb2.PushRequest(acknowledge=consumer_pb2.Acknowledge(offsets=[offset]))
@@ -205,7 +205,7 @@ async def calls(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Calls
 
 @pytest.mark.parametrize("what", CASES)
 async def test_wrong_input_is_refused_by_name(calls: Calls, what: str) -> None:
-    """The error's kind says what to do, its words name what was wrong; nothing is stored and everybody lives."""
+    """The error's class tells what to do, its text names the mistake; nothing is stored and all processes live."""
     act, kind, words = CASES[what]
     before = await calls.stored()
     with pytest.raises(kind) as caught, rpc_errors("snode"):
@@ -218,7 +218,7 @@ async def test_wrong_input_is_refused_by_name(calls: Calls, what: str) -> None:
 
 
 async def test_nothing_wrong_left_a_trace(calls: Calls) -> None:
-    """After all of them the cluster does its work, and no process wrote of a defect."""
+    """After all of them the cluster works, and no process logged a defect."""
     await calls.publish(b"four")
     assert sum((await calls.stored())[1]) == 4
     assert "defect" not in calls.processes.logs()

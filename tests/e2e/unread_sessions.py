@@ -1,4 +1,4 @@
-"""Push sessions and tails that nobody reads, more than the snode has memory for; others go on, and it stays small.
+"""More unread push sessions and tails than the snode has memory for; others are served, and its memory is bounded.
 
 python -m tests.e2e.unread_sessions --sessions 10000 --tails 200 --budget-mib 512
 """
@@ -38,28 +38,28 @@ FLOOD, CALM = "flood", "calm"
 BODY_BYTES, STORED = 512 << 10, 48
 QUEUES = 8
 SENT, SENT_BYTES = 100, 64 << 10
-"""What an honest session is to get while the others do not read."""
+"""The messages that an honest session must get while the others do not read."""
 CALLS_A_CHANNEL = 50
 CREDIT = consumer_pb2.PushRequest(credit=consumer_pb2.Credit(messages=1 << 30, bytes=1 << 40))
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadSessions:
-    """What was seen."""
+    """The results."""
 
     sessions: int
     refused: int
-    """How many of them were not opened: the snode said Overloaded."""
+    """Number of sessions that were not opened: the snode answered Overloaded."""
     tails: int
     before_bytes: int
     largest_bytes: int
-    """The snode's resident memory, at most."""
+    """The snode's largest resident memory."""
     received: int
-    """By the honest session, of `SENT`."""
+    """Messages that the honest session received, of `SENT`."""
 
 
 async def _unread_push(channel: grpc.aio.Channel, number: int) -> Any:
-    """A session that takes everything and reads nothing behind its first answer; None when it was refused."""
+    """A session that reads nothing after its first answer; None when it was refused."""
     call: Any = consumer_pb2_grpc.ConsumerServiceStub(channel).Push()
     opening = consumer_pb2.OpenSession(
         group=f"unread-{number % 50}",
@@ -79,7 +79,7 @@ async def _unread_push(channel: grpc.aio.Channel, number: int) -> Any:
 
 
 def _tail(channel: grpc.aio.Channel) -> Any:
-    """A tail that nobody reads."""
+    """A tail that is never read."""
     return admin_pb2_grpc.AdminServiceStub(channel).Tail(admin_pb2.TailRequest(topic=FLOOD, from_first=True))
 
 
@@ -89,7 +89,7 @@ async def _publish(stub: producer_pb2_grpc.ProducerServiceStub, topic: str, body
 
 
 async def _honest(call: Any) -> int:
-    """Read as everybody should; how many messages came."""
+    """Read all messages; return their number."""
     received = 0
     while received < SENT:
         event = await call.read()
@@ -137,7 +137,7 @@ async def besiege(cluster: ProcessCluster, *, sessions: int, tails: int) -> Unre
         opening = consumer_pb2.OpenSession(group="honest", subscriptions=calm, start_from=consumer_pb2.START_FROM_FIRST)
         await honest.write(consumer_pb2.PushRequest(open=opening))
         await honest.write(CREDIT)
-        background.every("signs of life", 5.0, lambda: honest.write(CREDIT), clock=clock)
+        background.every("heartbeat", 5.0, lambda: honest.write(CREDIT), clock=clock)
         reading = background.spawn("honest", _honest(honest))
         tailing = [_tail(channels[number % len(channels)]) for number in range(tails)]
         opened: list[Any] = []
@@ -153,7 +153,7 @@ async def besiege(cluster: ProcessCluster, *, sessions: int, tails: int) -> Unre
 
 
 async def unread_sessions(folder: Path, *, sessions: int, tails: int, budget_bytes: int) -> UnreadSessions:
-    """Run it from the start."""
+    """Run it with a cluster of its own."""
     environ = {"snode": {"LOG_LEVEL": "error", "MEMORY_BUDGET_BYTES": budget_bytes}}
     async with process_cluster(folder, environ=environ) as cluster:
         return await besiege(cluster, sessions=sessions, tails=tails)

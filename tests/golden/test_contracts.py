@@ -1,6 +1,6 @@
-"""Processes of an older version and of this one understand each other: no field has another number or meaning.
+"""Processes of an older version and of this one are compatible: no field changed its number or meaning.
 
-`contracts` has what `buf build --exclude-source-info` made of earlier protos. Add one with each release.
+`contracts` has the output of `buf build --exclude-source-info` for earlier protos. Add one with each release.
 """
 
 import json
@@ -18,7 +18,7 @@ CONFIG = json.dumps({"version": "v2", "modules": [{"path": "protos"}], "breaking
 
 
 def broken(folder: Path, older: Path) -> str:
-    """What is different on the wire from the older contracts, a line each."""
+    """Differences on the wire from the older contracts, one a line."""
     words = ["buf", "breaking", "--config", CONFIG, "--against", str(older)]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 100), done.stderr
@@ -27,7 +27,7 @@ def broken(folder: Path, older: Path) -> str:
 
 @pytest.mark.parametrize("older", CONTRACTS, ids=lambda one: one.stem)
 def test_whatever_an_older_version_says_means_the_same(older: Path) -> None:
-    """Every message, field, and call that it knows is there, with its number and its type."""
+    """Every message, field and call of the older version exists, with its number and its type."""
     assert broken(ROOT, older) == ""
 
 

@@ -1,4 +1,4 @@
-"""Stores that earlier versions have left are opened by this one, and everything is found in them again."""
+"""The current version opens stores of earlier versions, and finds all of their content."""
 
 import asyncio
 import dataclasses
@@ -34,11 +34,11 @@ ORDERS, JOBS, LETTERS = 0x0123456789ABCDEF, 2, 3
 BORN_AT_MS = 1_735_689_600_000
 WEEK_MS = 7 * 86_400_000
 CACHES = {"whole": (), "killed": ("clean",), "bare": ("clean", "*.idx", "*.keys")}
-"""What is removed before a store is opened: nothing; the marker of its clean stop; every file that is only a cache."""
+"""Files to remove before the open: none, the marker of the clean stop, or every file that is only a cache."""
 
 
 class SetClock:
-    """Shows the time it is given; sleepers are never woken."""
+    """A clock that shows a given time; sleepers never wake."""
 
     def __init__(self, now_ms: int) -> None:
         self.at_ms = now_ms
@@ -55,7 +55,7 @@ class SetClock:
 
 @dataclasses.dataclass
 class OldStore:
-    """An older version's store, open, and what that version found in it."""
+    """An open store of an older version, and the content that the older version found in it."""
 
     store: Store
     clock: SetClock
@@ -109,18 +109,18 @@ async def bodies(store: Store, topic_id: int) -> list[list[Any]]:
 
 
 def batch(body: str) -> SealedBatch:
-    """The batch of one message that the sample's author wrote."""
+    """The sample's batch of one message."""
     message = Message(body.encode(), "tag", (f"key-{body}",), properties={"at": body})
     return encode([message], now_ms=BORN_AT_MS)
 
 
 async def test_every_message_lies_where_it_lay(old: OldStore) -> None:
-    """Topics, ranges of queues, and each body with its offset and time, exactly; nothing is damaged."""
+    """Topics, ranges of queues, and each body with its offset and time, exactly; there is no damage."""
     store, expected = old.store, old.expected
     assert not store.describe().damages
     assert [list(dataclasses.astuple(one)) for one in store.topics()] == [
         [*row, ""]
-        for row in expected["topics"]  # no directory had an id then
+        for row in expected["topics"]  # directories had no id then
     ]
     for topic_id in (ORDERS, JOBS, LETTERS):
         queues = [list(dataclasses.astuple(one)) for one in store.describe_queues(topic_id)]
@@ -134,7 +134,7 @@ async def test_every_message_lies_where_it_lay(old: OldStore) -> None:
 
 
 async def test_the_state_is_the_same_byte_for_byte(old: OldStore) -> None:
-    """Offsets, modes, locks, windows, ids, leases, timers and transactions, as the older version would write them."""
+    """Offsets, modes, locks, windows, ids, leases, timers and transactions, encoded as by the older version."""
     store, expected = old.store, old.expected
     assert sorted(one.hex() for one in store.engine.state.checkpoint()) == expected["state"]
     offsets = {
@@ -155,13 +155,13 @@ async def test_what_waits_still_waits(old: OldStore) -> None:
     assert [[one.timer_id, ORDERS, one.queue_id, one.deliver_at_ms] for one in delayed] == expected["delayed"]
     halves = store.halves.listed(topic_id=0, producer_group="", parked_only=False, limit=100)
     assert [dataclasses.asdict(one) for one in halves] == expected["halves"]
-    pair = encode([Message(b"other")] * 2, now_ms=BORN_AT_MS)  # as many as it has
+    pair = encode([Message(b"other")] * 2, now_ms=BORN_AT_MS)  # the same number of messages
     again = await transactions.begin(ORDERS, 0, pair, producer_group="shop", key=77)
     assert again.number == expected["half"]
 
 
 async def test_what_was_sent_before_is_known_again(old: OldStore) -> None:
-    """A numbered batch and a message with an id answer their first place and are not stored a second time."""
+    """A numbered batch and a message with an id get their first offset and are not stored a second time."""
     store, expected = old.store, old.expected
     numbered = dataclasses.replace(batch("numbered-2"), producer_id=99, first_sequence=2)
     stored = await store.append(ORDERS, 2, numbered)
@@ -178,7 +178,7 @@ async def test_what_was_sent_before_is_known_again(old: OldStore) -> None:
 
 
 async def test_leased_messages_stay_with_their_consumer_until_their_time(old: OldStore) -> None:
-    """Only the others are popped; a lease is settled by its number, and one that ends comes again as a second try."""
+    """Only the other messages are popped. A lease is acknowledged by its number; an expired one has attempt 2."""
     desk = Leasing(old.store, old.clock, old.background)
     rules = PopRules(attempts_max=3, dead_letter_topic_id=LETTERS)
     wish = PopWish(JOBS, "workers", (0,), 100, 36_000_000, 1 << 20, 0, "worker-2", "", rules)
@@ -200,7 +200,7 @@ async def test_leased_messages_stay_with_their_consumer_until_their_time(old: Ol
 
 @pytest.mark.parametrize("commit", COMMITS)
 async def test_a_directory_keeps_topics_groups_and_users(commit: str, tmp_path: Path) -> None:
-    """Each with all its fields, after whatever migrations this version makes."""
+    """Each with all its fields, after all migrations of this version."""
     folder = tmp_path / "namesrv"
     shutil.copytree(STORES / commit / "namesrv", folder)
     expected = json.loads((STORES / commit / "expected.json").read_text())["namesrv"]
@@ -223,10 +223,10 @@ async def test_a_directory_keeps_topics_groups_and_users(commit: str, tmp_path: 
             "users": [dataclasses.asdict(one) for one in await catalog.change_users(lambda users: users.all())],
         }
         for group in expected["groups"]:
-            group.setdefault("by_use", False)  # all were declared, as far as anybody knows
+            group.setdefault("by_use", False)  # all were declared, as far as is recorded
             group.setdefault("lite_exclusive", False)
         for topic in expected["topics"]:
-            topic.setdefault("lite_ttl_ms", 0)  # they live for ever, as before
+            topic.setdefault("lite_ttl_ms", 0)  # they never expire, as before
         assert json.loads(json.dumps(found)) == expected
     finally:
         await catalog.close()

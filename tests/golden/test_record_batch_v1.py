@@ -1,4 +1,4 @@
-"""Batches of format 1 open for ever, and the same messages always give the same bytes."""
+"""Batches of format 1 open permanently, and the same messages always give the same bytes."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ SAID: dict[str, Any] = json.loads((HERE / "record_batch_v1.json").read_text())
 
 
 def golden_messages() -> list[Message]:
-    """The messages that the golden file holds, as their producer gave them."""
+    """The messages of the golden file, as their producer gave them."""
     return [
         Message(**{**fields, "body": fields["body"].encode(), "keys": tuple(fields["keys"])})
         for fields in SAID["messages"]
@@ -30,7 +30,7 @@ def golden_batch() -> SealedBatch:
 
 
 def test_golden_bytes_open() -> None:
-    """Every field of every message of an old batch comes back."""
+    """Every field of every message of an old batch is read."""
     opened = list(open_batch(golden_batch(), verify_crc=True))
     assert opened == [
         message if message.born_at_ms is not None else message.replace(born_at_ms=SAID["now_ms"])
@@ -39,10 +39,10 @@ def test_golden_bytes_open() -> None:
 
 
 def test_golden_bytes_pass_the_check() -> None:
-    """The snode takes an old producer's batch."""
+    """The snode accepts an old producer's batch."""
     assert check(golden_batch()).count == len(golden_messages())
 
 
 def test_encoding_gives_the_golden_bytes() -> None:
-    """Encoding is deterministic: another byte is another format."""
+    """Encoding is deterministic: another byte would be another format."""
     assert encode(golden_messages(), now_ms=SAID["now_ms"]) == golden_batch()

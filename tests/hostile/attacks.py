@@ -1,4 +1,4 @@
-"""What hostile clients do beside sending nonsense: read nothing, half open connections, flood with errors."""
+"""Attacks of hostile clients beside invalid requests: reading nothing, half-open connections, floods of errors."""
 
 import asyncio
 import contextlib
@@ -21,17 +21,17 @@ HALF_OPEN_PREFACES = (
     b"GET / HTTP/1.1\r\n",
     b"\x16\x03\x01\x02\x00\x01",
 )
-"""What each half-open connection has said when it falls silent: nothing, parts of a preface, no HTTP/2, TLS."""
+"""The bytes that each half-open connection sends: none, parts of a preface, no HTTP/2, TLS."""
 
 EMPTY_SETTINGS = bytes.fromhex("000000040000000000")
 HEAD_OF_A_CALL = bytes.fromhex("0000400104000000018386") + b"\x00" * 62
-"""A frame of headers for a new stream, as much of it as is sent before the connection is begun anew."""
+"""The part of a HEADERS frame for a new stream that is sent before the connection is opened again."""
 SLOW_S = 0.5
 
 
 @contextlib.asynccontextmanager
 async def half_open(addresses: Sequence[str], count: int) -> AsyncIterator[int]:
-    """Hold up to `count` connections open that never go on; yields how many the machine allows."""
+    """Hold up to `count` idle connections open; yields the number that the machine allows."""
     sockets: list[socket.socket] = []
     loop = asyncio.get_running_loop()
     with contextlib.ExitStack() as stack:
@@ -57,7 +57,7 @@ async def deaf_sessions(
     background: Background | None = None,
     read: Callable[[Any], Coroutine[Any, Any, None]] | None = None,
 ) -> AsyncIterator[None]:
-    """Hold `count` push sessions open that grant credit without end and read nothing, or as `read` does."""
+    """Hold `count` push sessions open that grant unlimited credit and read nothing, or read as `read` does."""
     async with contextlib.AsyncExitStack() as stack:
         for number in range(count):
             channel = await stack.enter_async_context(
@@ -78,7 +78,7 @@ async def deaf_sessions(
 
 @contextlib.asynccontextmanager
 async def slow_readers(address: str, group: str, topic: str, count: int) -> AsyncIterator[None]:
-    """Hold `count` push sessions open that read one thing in `SLOW_S`."""
+    """Hold `count` push sessions open that read one message every `SLOW_S`."""
     clock = SystemClock()
 
     async def read(call: Any) -> None:
@@ -91,7 +91,7 @@ async def slow_readers(address: str, group: str, topic: str, count: int) -> Asyn
 
 
 async def slow_writers(addresses: Sequence[str], until: asyncio.Event, count: int = 60) -> None:
-    """Connections that say what HTTP/2 says at its start, and then the head of a call, byte by byte, for ever."""
+    """Open connections that send HTTP/2's preface, and then the head of a call, byte by byte, without end."""
     clock = SystemClock()
 
     async def write(address: str) -> None:
@@ -116,7 +116,7 @@ async def slow_writers(addresses: Sequence[str], until: asyncio.Event, count: in
 
 
 async def flood(address: str, seconds_until: asyncio.Event, senders: int = 8) -> int:
-    """Send what is worth a line in a log, as fast as it goes, until the event; returns how many were answered."""
+    """Send requests that cause log lines, at full speed, until the event; returns the number of answers."""
     answered = 0
     async with grpc.aio.insecure_channel(address) as channel:
         stub = producer_pb2_grpc.ProducerServiceStub(channel)

@@ -1,4 +1,4 @@
-"""Every method of every service of ours, and of RocketMQ's protocol, by the generated code."""
+"""Every method of every service of ours, and of RocketMQ's protocol, from the generated code."""
 
 from google.protobuf.descriptor import MethodDescriptor
 
@@ -31,5 +31,5 @@ METHODS: list[MethodDescriptor] = [
 
 
 def path_of(method: MethodDescriptor) -> str:
-    """As gRPC calls the method."""
+    """The path of the method in gRPC."""
     return f"/{method.containing_service.full_name}/{method.name}"

@@ -1,6 +1,6 @@
-"""What strangers do before anybody knows them: floods that need no right and no signature, each against one process.
+"""Floods by unauthenticated clients, each against one process.
 
-Each flood returns its connections, still open: the memory that they cost is looked at before they are closed.
+Each flood returns its connections, still open, so that their memory can be measured before they are closed.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tests.hostile.http2 import (
 
 WATCH, CHECK = "/grpc.health.v1.Health/Watch", "/grpc.health.v1.Health/Check"
 A_CONNECTION = 500
-"""How many calls one connection of a flood has."""
+"""The calls of one connection of a flood."""
 RESETS_TOGETHER, RESETS_S = 200, 40.0
 EMPTY_ELEMENTS = gzip.compress((b"\x0a\x00" * MESSAGE_BYTES_MAX)[: MESSAGE_BYTES_MAX - 64], 9)
 """Four million empty messages in the list of field 1, compressed to 8 KB."""
@@ -34,19 +34,19 @@ EMPTY_ELEMENTS = gzip.compress((b"\x0a\x00" * MESSAGE_BYTES_MAX)[: MESSAGE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A process, and the method by which it is flooded: one with a list in field 1 of its request."""
+    """The process to flood, and a method with a list in field 1 of its request."""
 
     address: str
     method: str
     more: tuple[tuple[str, str], ...] = ()
-    """Headers of its calls."""
+    """Further headers of its calls."""
 
 
 Flood = Callable[[Target, float], Awaitable[list[Stranger]]]
 
 
 async def _connections(target: Target, count: int) -> list[Stranger]:
-    """As many connections as the process takes."""
+    """Up to `count` connections, as the process accepts them."""
     found: list[Stranger] = []
     for _ in range(count):
         try:
@@ -68,7 +68,7 @@ async def empty_elements(target: Target, scale: float) -> list[Stranger]:
 
 
 async def _calls(target: Target, count: int, block: bytes, data: bytes | None) -> list[Stranger]:
-    """Open calls by the hundred; without `data` their requests never come."""
+    """Open calls by the hundred; without `data` their requests never arrive."""
     strangers = await _connections(target, -(-count // A_CONNECTION))
     for stranger in strangers:
         streams = stranger.streams(min(count, A_CONNECTION))
@@ -83,22 +83,22 @@ async def watchers(target: Target, scale: float) -> list[Stranger]:
 
 
 async def silent_calls(target: Target, scale: float) -> list[Stranger]:
-    """Calls whose requests never come."""
+    """Calls whose requests never arrive."""
     return await _calls(target, round(20_000 * scale), headers(target.method), None)
 
 
 async def silent_checks(target: Target, scale: float) -> list[Stranger]:
-    """The same by the method that is always answered."""
+    """The same with the method that is always answered."""
     return await _calls(target, round(20_000 * scale), headers(CHECK), None)
 
 
 async def long_headers(target: Target, scale: float) -> list[Stranger]:
-    """Calls with 60 KB of headers each, opened before the process could say that it allows less."""
+    """Calls with 60 KB of headers each, opened before the process could announce its lower limit."""
     return await _calls(target, round(9_300 * scale), headers(target.method, ("x-a", "a" * 60_000)), None)
 
 
 async def full_headers(target: Target, scale: float) -> list[Stranger]:
-    """Calls with as many headers as are allowed."""
+    """Calls with the allowed number of headers."""
     return await _calls(target, round(9_300 * scale), headers(target.method, ("x-a", "a" * 15_000)), None)
 
 
@@ -116,7 +116,7 @@ async def resets(target: Target, _: float) -> list[Stranger]:
 
 
 async def halves(target: Target, scale: float) -> list[Stranger]:
-    """The first 8 MiB but for a few bytes of many requests at once; no request is ever whole."""
+    """Many requests at once, each with its first 8 MiB but for a few bytes; no request is ever complete."""
     strangers = await _connections(target, 4)
     data, block = message(bytes(MESSAGE_BYTES_MAX - 64)), headers(target.method)
 
@@ -139,11 +139,11 @@ FLOODS: dict[str, Flood] = {
         halves,
     )
 }
-"""By name. The last one holds memory that only the whole process's resident memory shows."""
+"""By name. The last one uses memory that only the process's resident memory shows."""
 
 
 def idle_sockets(address: str, count: int, said: bytes = b"") -> list[socket.socket]:
-    """Connections that say this much and then nothing, as many as are accepted."""
+    """Connections that send `said` and then nothing, as many as are accepted."""
     host, _, port = address.rpartition(":")
     found: list[socket.socket] = []
     for _ in range(count):

@@ -1,9 +1,9 @@
-"""What parses strangers' bytes and texts, fuzzed by itself, guided by the branches it takes: batches, handles, SQL.
+"""Fuzz the parsers of untrusted bytes and texts, guided by coverage: batches, handles, SQL.
 
-    python -m tests.hostile.fuzz TARGET --seconds 60
+python -m tests.hostile.fuzz TARGET --seconds 60
 
-Whatever the bytes, the answer is a value or an OrtooError that says what is wrong. Anything else is a finding: atheris
-ends the process with it, and leaves the input in the working folder.
+For any bytes, the answer must be a value or an OrtooError with the reason. Anything else is a finding: atheris ends the
+process with it, and leaves the input in the working folder.
 """
 
 import argparse
@@ -37,7 +37,7 @@ MESSAGES = [
 
 
 def batch(data: bytes) -> None:
-    """A batch whose checksum is right and whose columns are anything: checked as when it is sent, then read."""
+    """A batch with a correct checksum and any columns: checked as at a send, then read."""
     for count in (1, 2, len(data) % 7 + 1):
         sealed = SealedBatch(data, crc32c(data), count, len(data))
         with contextlib.suppress(OrtooError):
@@ -58,7 +58,7 @@ def handle(data: bytes) -> None:
 
 
 def signature(data: bytes) -> None:
-    """What RocketMQ's clients sign with."""
+    """Signatures of RocketMQ's clients."""
     text = data.decode("utf-8", "replace")
     with contextlib.suppress(OrtooError):
         read_signature(text)
@@ -88,11 +88,11 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     ),
     "sql": (sql, [b"a > 1 AND NOT (b LIKE 'x%' ESCAPE '!') OR c IN ('1', '2') AND d IS NOT NULL", b"a || b"]),
 }
-"""What is fuzzed, and what it begins with."""
+"""Each target with its first inputs."""
 
 
 def main() -> None:
-    """Run one target for a time; the status is not 0 when something was found."""
+    """Run one target for a time; the exit status is not 0 if there is a finding."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.fuzz", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("--seconds", type=int, default=60)

@@ -1,9 +1,9 @@
-"""An honest client: sends, receives and acknowledges at an even pace, and says how long each message took.
+"""An honest client: sends, receives and acknowledges at an even pace, and reports each message's latency.
 
-    python -m tests.hostile.honest ADDRESS TOPIC
+python -m tests.hostile.honest ADDRESS TOPIC
 
-A process of its own, so that what is measured is the servers' time and not the attackers'. Each half second it prints
-one line of JSON; it ends when its input is closed, after it has got everything that it sent.
+It runs in a separate process, so that latencies are the servers' and not the attackers'. It prints one line of JSON
+every half second. It ends after its input is closed and all its messages have arrived.
 """
 
 import asyncio
@@ -21,23 +21,23 @@ SETTLE_S = 30.0
 
 
 class Flow:
-    """What is on its way."""
+    """Messages under way."""
 
     def __init__(self) -> None:
         self.clock = SystemClock()
         self.sent_s: dict[bytes, float] = {}
-        """When each message that has not arrived was sent, in monotonic seconds."""
+        """The send time of each message that has not arrived, in monotonic seconds."""
         self.sent = 0
         self.arrived = 0
         self.errors: list[str] = []
         self.took_ms: list[float] = []
-        """Of those that arrived since the last report."""
+        """Latencies of the messages that arrived since the last report."""
         self.late_ms = 0.0
-        """How late a sleep of this process ended at most, since the last report: what the machine itself held up."""
+        """The largest delay of a sleep of this process since the last report: stalls of the machine itself."""
         self.everything = asyncio.Event()
 
     def report(self) -> str:
-        """One line about the time since the last one."""
+        """One line about the time since the last report."""
         took, self.took_ms = self.took_ms, []
         errors, self.errors = self.errors, []
         late_ms, self.late_ms = self.late_ms, 0.0

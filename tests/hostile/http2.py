@@ -1,4 +1,4 @@
-"""A client of HTTP/2 that sends any frames in any order, as no library does: what strangers use."""
+"""An HTTP/2 client for attacks, which sends any frames in any order, as no library does."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ END_STREAM, ACK, END_HEADERS = 1, 1, 4
 FRAME_BYTES_MAX = 16_384
 CANCELLED = struct.pack(">I", 8)
 LARGEST_WINDOWS = b"\x00\x04\x7f\xff\xff\xff"
-"""A setting: every stream may be sent 2 GiB."""
+"""A setting: every stream may receive 2 GiB."""
 READ_TIMEOUT_S = 5.0
 
 
@@ -24,7 +24,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def headers(path: str, *more: tuple[str, str]) -> bytes:
-    """The header block of a gRPC call, none of it compressed."""
+    """The uncompressed header block of a gRPC call."""
     fixed = (("te", "trailers"), ("content-type", "application/grpc"), *more)
     # The two indexed fields are `:method POST` and `:scheme http`.
     return b"\x83\x86" + b"".join(_literal(*one) for one in ((":path", path), (":authority", "x"), *fixed))
@@ -35,7 +35,7 @@ def _literal(name: str, value: str) -> bytes:
 
 
 def _integer(number: int) -> bytes:
-    """A number with a prefix of seven bits."""
+    """An integer with a prefix of seven bits."""
     if number < 127:
         return bytes((number,))
     out = bytearray((127,))
@@ -58,7 +58,7 @@ def opening(stream: int, block: bytes) -> bytes:
 
 
 def message(data: bytes, *, is_compressed: bool = False) -> bytes:
-    """A gRPC message, with its head."""
+    """A gRPC message with its prefix."""
     return bytes((is_compressed,)) + struct.pack(">I", len(data)) + data
 
 
@@ -70,11 +70,11 @@ def request(stream: int, data: bytes) -> bytes:
 
 
 class Stranger:
-    """One connection. It acknowledges settings and pings, reads what comes, and obeys no other rule."""
+    """One connection. It acknowledges settings and pings, reads everything, and obeys no other rule."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.frames: Counter[int] = Counter()
-        """How many frames came, by kind."""
+        """The number of received frames, by kind."""
         self.is_open = True
         self._writer = writer
         self._next_stream = 1
@@ -82,7 +82,7 @@ class Stranger:
 
     @classmethod
     async def connect(cls, address: str, tls: ssl.SSLContext | None = None) -> Self:
-        """Connect and say the first words of HTTP/2. Errors: OSError."""
+        """Connect and send the HTTP/2 preface. Errors: OSError."""
         host, _, port = address.rpartition(":")
         one = cls(*await asyncio.open_connection(host, int(port), ssl=tls))
         window = frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", (1 << 31) - 1 - 65_535))
@@ -104,18 +104,18 @@ class Stranger:
             self.is_open = False
 
     def streams(self, count: int) -> Sequence[int]:
-        """The numbers of so many new streams."""
+        """The numbers of `count` new streams."""
         first, self._next_stream = self._next_stream, self._next_stream + 2 * count
         return range(first, self._next_stream, 2)
 
     async def send(self, *frames: bytes) -> bool:
-        """Send these frames; whether the server still takes any."""
+        """Send these frames; whether the server still accepts any."""
         if self.is_open:
             self._writer.write(b"".join(frames))
             try:
                 async with asyncio.timeout(READ_TIMEOUT_S):
                     await self._writer.drain()
-            except OSError:  # a time-out is one
+            except OSError:  # includes timeouts
                 self.is_open = False
         return self.is_open
 

@@ -1,9 +1,9 @@
-"""The largest requests that a stranger can make, of every method of every role, one at a time: what each one costs.
+"""The cost of the largest requests by an unauthenticated client: every method of every role, one at a time.
 
-    python -m tests.hostile.large_requests
+python -m tests.hostile.large_requests
 
-No request of up to 8 MiB may keep the event loop for more than 250 ms, or add more than 100 MiB. The time is what the
-main thread of the process was on a processor: a busy machine changes little of it.
+No request of up to 8 MiB may keep the event loop for more than 250 ms, or add more than 100 MiB. The time is the
+processor time of the main thread, which a busy machine changes little.
 """
 
 import argparse
@@ -35,12 +35,12 @@ CALL_TIMEOUT_S = 20.0
 TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 KINDS = ("elements", "compressed elements", "full list", "text", "unknown fields")
 QUIET = frozenset({"/apache.rocketmq.v2.Admin/ChangeLogLevel"}) | SPARED
-"""Methods that change what the others cost, or speak for a process of the cluster."""
+"""Methods that change the cost of others, or act in the name of a process of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Large:
-    """A request, and what it is made of."""
+    """A request and its content."""
 
     kind: str
     where: str
@@ -49,7 +49,7 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one request cost."""
+    """The cost of one request."""
 
     role: str
     method: str
@@ -71,7 +71,7 @@ def _field(number: int, data: bytes) -> bytes:
 
 
 def _within(way: Sequence[FieldDescriptor], data: bytes) -> bytes:
-    """The request in which `data` are the bytes of the message at the end of `way`."""
+    """A request with `data` as the bytes of the message at the end of `way`."""
     for field in reversed(way):
         data = _field(field.number, data)
     return data
@@ -84,7 +84,7 @@ def _element(field: FieldDescriptor) -> bytes:
 
 
 def large_requests(method: Method, kinds: Sequence[str] = KINDS) -> Iterator[Large]:
-    """Of each of these kinds those that a method can be sent."""
+    """The requests of these kinds that the method accepts."""
     found = list(_of_message(method.request, ()))
     found.append(Large("unknown fields", "", b"\xf8\x7f\0" * (REQUEST_BYTES // 3)))
     elements = [one for one in found if one.kind == "elements"]
@@ -98,7 +98,7 @@ def _of_message(descriptor: Descriptor, way: tuple[FieldDescriptor, ...]) -> Ite
         if field.is_repeated:
             element = _element(field)
             yield Large("elements", where, _within(way, element * (REQUEST_BYTES // len(element))))
-            if field.full_name in ELEMENTS_MAX:  # what is not ours has none
+            if field.full_name in ELEMENTS_MAX:  # foreign fields have none
                 yield Large("full list", where, _within(way, element * ELEMENTS_MAX[field.full_name]))
         if field.type in TEXTS:
             yield Large("text", where, _within(way, _field(field.number, b"a" * REQUEST_BYTES)))
@@ -107,7 +107,7 @@ def _of_message(descriptor: Descriptor, way: tuple[FieldDescriptor, ...]) -> Ite
 
 
 def _on_processor_ms(role: RoleProcess) -> float:
-    """How long the main thread was on a processor."""
+    """Processor time of the main thread."""
     return int(Path(f"/proc/{role.pid}/task/{role.pid}/schedstat").read_text().split()[0]) / 1e6
 
 
@@ -120,11 +120,11 @@ class Asking:
         self._health = health_pb2_grpc.HealthStub(channel)
 
     async def methods(self) -> Sequence[Method]:
-        """Those that are asked."""
+        """The methods to call."""
         return [one for one in await methods_of(self._channel) if one.path not in QUIET and "/grpc." not in one.path]
 
     async def ask(self, method: Method, large: Large) -> Cost:
-        """Send one request, and see what it costs."""
+        """Send one request and measure its cost."""
         forget_peak(self._role)
         before_ms, before_mib = _on_processor_ms(self._role), resident_mib(self._role)
         answer = await self._answer(method, large.data)
@@ -159,7 +159,7 @@ class Asking:
 
 
 async def costs_of_requests(folder: Path, kinds: Sequence[str] = KINDS) -> list[Cost]:
-    """Ask every method of every role for every kind of large request, where nobody needs a right."""
+    """Send every kind of large request to every method of every role, without access control."""
     costs = []
     with forking(wanted=False):
         async with process_cluster(
@@ -177,7 +177,7 @@ async def costs_of_requests(folder: Path, kinds: Sequence[str] = KINDS) -> list[
 
 
 def beyond(costs: Sequence[Cost], time_ms_max: float, memory_mib_max: float) -> list[str]:
-    """What cost too much, or was answered with more than a client takes."""
+    """Requests that cost too much, or have an answer larger than a client accepts."""
     return [
         str(one)
         for one in costs

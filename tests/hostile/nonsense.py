@@ -1,4 +1,4 @@
-"""Requests that nobody should send: of the right structure with any values, and right ones with some bytes changed."""
+"""Invalid requests: of the right structure with any values, and valid ones with some bytes changed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _UNSIGNED = {
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What makes nonsense go deeper than the first check: names and texts that mean something to the server."""
+    """Names and texts that exist on the server, so that invalid requests pass the first check."""
 
     texts: Sequence[str]
     """Topics, groups, clients, handles, message ids."""
@@ -33,7 +33,7 @@ class Words:
 
 
 def _edges(low: int, high: int) -> st.SearchStrategy[int]:
-    """Whole numbers, the smallest, the largest and those around nought more often than others."""
+    """Integers, with the smallest, the largest and those around 0 more often than others."""
     near = [n for n in (low, low + 1, -1, 0, 1, 2, 16, 1_000, high - 1, high) if low <= n <= high]
     return st.sampled_from(near) | st.integers(low, high)
 
@@ -59,7 +59,7 @@ def _scalar(field: FieldDescriptor, words: Words) -> st.SearchStrategy[Any]:
 
 @st.composite
 def message_of(draw: st.DrawFn, method: Method, words: Words) -> Message:
-    """A request of `method` with any values in it."""
+    """A request of `method` with any values."""
     request = method.made()
     _fill(draw, request, method.request, words, 0)
     return request
@@ -95,7 +95,7 @@ def _fill_map(draw: st.DrawFn, message: Message, field: FieldDescriptor, words: 
 
 @st.composite
 def request_of(draw: st.DrawFn, method: Method, words: Words) -> bytes:
-    """A serialised request of `method`: nonsense of the right structure, in one of four cases with bytes changed."""
+    """A serialised request of `method`, in one of four cases with bytes changed."""
     data = bytearray(draw(message_of(method, words)).SerializeToString())
     if draw(st.integers(0, 3)) == 0:
         for _ in range(draw(st.integers(1, 6))):

@@ -1,8 +1,8 @@
-"""A process of its own that asks another one whether it is well, again and again, and says how long each answer took.
+"""A separate process that sends health checks to another one repeatedly, and reports each latency.
 
     python -m tests.hostile.prober 127.0.0.1:8081
 
-On standard output it writes a line of JSON for each check: how long it took in milliseconds, and the error, if any.
+It writes a line of JSON to standard output for each check: its time in milliseconds, and the error, if any.
 """
 
 import json
@@ -17,7 +17,7 @@ TIMEOUT_S = 10.0
 
 
 def main() -> None:
-    """Ask until standard output is closed."""
+    """Send checks until standard output is closed."""
     clock = SystemClock()
     with grpc.insecure_channel(sys.argv[1]) as channel:
         stub = health_pb2_grpc.HealthStub(channel)

@@ -1,9 +1,9 @@
-"""A cluster under siege: hostile clients of every kind at once, while honest ones go on; then what became of it.
+"""A cluster attacked by hostile clients of every kind at once, beside honest ones; then its state is checked.
 
-    python -m tests.hostile.siege --seconds 600 --seed 7
+python -m tests.hostile.siege --seconds 600 --seed 7
 
-Three real processes. Nonsense is drawn by hypothesis from the methods that the servers' reflection names; what parses
-texts and batches is fuzzed by itself, guided by coverage (`tests.hostile.fuzz`).
+Three real processes. Hypothesis draws invalid requests from the methods in the servers' reflection. Parsers of texts
+and batches are fuzzed separately, guided by coverage (`tests.hostile.fuzz`).
 """
 
 import argparse
@@ -33,39 +33,39 @@ from tests.hostile.surface import Method, methods_of
 
 TOPIC, GROUP = "flights", "victims"
 CALM_TOPIC = "honest-5d1c"
-"""Of honest clients. No attacker knows its name: where nobody asks for rights, who knows a topic may delete it."""
+"""The topic of honest clients. Attackers do not know its name, because without access control they may delete it."""
 CALL_TIMEOUT_S = 0.5
 ANSWERS_MAX = 3
 TOGETHER_MAX = 16
-"""How many calls of one handful are on their way at once."""
+"""The number of calls of one group that are under way at once."""
 CALM_S = 10.0
-"""How long honest clients are watched before the siege: their times are what those under it are compared with."""
+"""The time for which honest clients are measured before the attack; later latencies are compared with it."""
 LOG_BYTES_MAX = 1 << 20
 SLOWER_MAX = 3.0
 WAKES = 4
-"""So many times on its way a message waits for the processor: at the snode, the enode, the snode, the client."""
+"""A message waits this often for the processor: at the snode, the enode, the snode, the client."""
 WINDOW_REPORTS = 4
-"""Of so many reports of the honest client in a row the times make one window; of windows the median counts."""
+"""The consecutive reports of the honest client that make one window; the median of the windows counts."""
 STALL_MS = 100.0
-"""A window in which the honest client's own sleeps ended so late says something of the machine, not of the servers."""
+"""A window with a longer sleep delay of the honest client measures the machine and not the servers."""
 OUR_FAULT = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS})
-"""What no request, whatever is in it, may be answered with."""
+"""Statuses that no request may be answered with."""
 CLIENTS_OWN = "Internal error from Core"
-"""What gRPC's client says of a call that ended while a request was being written."""
+"""The error of gRPC's own client for a call that ended while a request was being written."""
 SPARED = frozenset(
     {"/ortoo.v1.NameService/Unregister", "/ortoo.v1.NameService/RegisterEnode", "/ortoo.v1.NameService/RegisterSnode"}
 )
-"""Methods by which processes of the cluster say that they come and go; whoever may call them speaks for them."""
+"""Methods by which processes of the cluster join and leave; a caller with that right acts in their name."""
 
 
 @dataclass
 class Verdict:
-    """What became of a siege."""
+    """The results of an attack."""
 
     calls: int = 0
     codes: Counter[str] = field(default_factory=Counter)
     our_fault: list[str] = field(default_factory=list)
-    """Answers that say that the server is broken: method, status, details."""
+    """Answers that show a server defect: method, status, details."""
     dead: list[str] = field(default_factory=list)
     """Roles that ended."""
     memory_mib: dict[str, float] = field(default_factory=dict)
@@ -73,16 +73,16 @@ class Verdict:
     calm_p99_ms: float = 0.0
     siege_p99_ms: float = 0.0
     late_ms: float = 0.0
-    """How late sleeps of the honest client ended under siege: what the machine has every process wait."""
+    """The delay of the honest client's sleeps under attack, which every process on the machine has."""
     honest_errors: list[str] = field(default_factory=list)
     missing: int = 0
     stalled: str = ""
-    """How many windows were set aside because the machine itself stood still."""
+    """The number of windows ignored because the machine itself stalled."""
 
     def broken(self, *, memory_mib_max: float) -> list[str]:
-        """The promises that did not hold."""
+        """The broken promises."""
         said = [f"{role} ended" for role in self.dead]
-        said += [f"answered as if broken: {answer}" for answer in self.our_fault[:20]]
+        said += [f"answers of a server defect: {answer}" for answer in self.our_fault[:20]]
         said += [f"{role} grew to {mib:.0f} MiB" for role, mib in self.memory_mib.items() if mib > memory_mib_max]
         said += [f"{role} logged {size} bytes" for role, size in self.log_bytes.items() if size > LOG_BYTES_MAX]
         said += [f"an honest client failed: {error}" for error in self.honest_errors[:5]]
@@ -90,19 +90,19 @@ class Verdict:
             said.append(f"{self.missing} honest messages never arrived")
         if self.siege_p99_ms > SLOWER_MAX * max(self.calm_p99_ms, 20.0) + WAKES * self.late_ms:
             said.append(
-                f"honest p99 {self.siege_p99_ms:.0f} ms under siege, {self.calm_p99_ms:.0f} ms before; sleeps ended "
+                f"honest p99 {self.siege_p99_ms:.0f} ms under attack, {self.calm_p99_ms:.0f} ms before; sleeps ended "
                 f"{self.late_ms:.0f} ms late"
             )
         return said
 
 
 class Honest:
-    """The honest client's process, and what it says."""
+    """The honest client's process, and its output."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._reports: list[tuple[list[float], float]] = []
-        """Of each: what messages took, and how late the client's own sleeps were, in milliseconds."""
+        """Latencies and sleep delays of each report, in milliseconds."""
         self.errors: list[str] = []
         self.missing = 0
 
@@ -114,7 +114,7 @@ class Honest:
         return cls(await asyncio.create_subprocess_exec(*command, **pipes, limit=1 << 24))
 
     async def listen(self) -> None:
-        """Take in what it says until it ends."""
+        """Read its output until it ends."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             said = json.loads(line)
@@ -123,16 +123,16 @@ class Honest:
             self.missing = said["missing"]
 
     async def finish(self) -> None:
-        """Let it send no more, and wait until it has got everything or given up."""
+        """Let it stop sending, and wait until it has received everything or given up."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         await self._process.wait()
 
     def p99_ms(self) -> tuple[float, float, str]:
-        """The median, over windows, of the time that one of a hundred messages exceeded since the last call.
+        """The median over windows of the 99th percentile latency since the last call.
 
-        And how late sleeps ended meanwhile, ms. Windows in which the machine stalled are set aside, unless most are
-        of that sort; how many is said as well.
+        Also the delay of sleeps meanwhile, ms. Windows in which the machine stalled are ignored, unless most did; their
+        number is returned as well.
         """
         reports, self._reports = self._reports, []
         windows = [reports[start : start + WINDOW_REPORTS] for start in range(0, len(reports), WINDOW_REPORTS)]
@@ -146,7 +146,7 @@ class Honest:
 
 
 class Nonsense:
-    """Calls of every method of one role with whatever hypothesis draws."""
+    """Calls of every method of one role with requests that hypothesis draws."""
 
     def __init__(self, role: str, channel: grpc.aio.Channel, methods: Sequence[Method], words: Words) -> None:
         self._role = role
@@ -155,7 +155,7 @@ class Nonsense:
         self._methods = [method for method in methods if method.path not in SPARED]
 
     async def call(self, method: Method, requests: Sequence[bytes], verdict: Verdict) -> None:
-        """One call; its status is counted, and kept if it says that the server is broken."""
+        """One call; its status is counted, and kept if it shows a server defect."""
 
         async def all_requests() -> AsyncIterator[bytes]:
             for request in requests:
@@ -189,7 +189,7 @@ class Nonsense:
         await asyncio.gather(*(self.call(method, requests, verdict) for method, requests in handful))
 
     def round(self, loop: asyncio.AbstractEventLoop, number: int, examples: int, verdict: Verdict) -> None:
-        """So many handfuls of calls, drawn by the seed `number`."""
+        """`examples` groups of calls, drawn by the seed `number`."""
 
         @seed(number)
         @settings(
@@ -232,7 +232,7 @@ async def _words(cluster: ProcessCluster) -> Words:
 def besieged(
     folder: Path, *, seconds: float, number: int, half_open: int, deaf: int, calm_s: float = CALM_S
 ) -> Verdict:
-    """Run one siege; `number` is the seed of all nonsense. What it finds is in the verdict."""
+    """Run one attack; `number` is the seed of all invalid requests. Its findings are in the verdict."""
     verdict, clock = Verdict(), SystemClock()
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
@@ -283,7 +283,7 @@ async def _ended(task: "asyncio.Task[Any]") -> None:
 
 
 class _Entered(contextlib.AbstractContextManager[Any]):
-    """An asynchronous context manager, entered and left by a runner: hypothesis calls from outside of any loop."""
+    """An asynchronous context manager driven by a runner, because hypothesis calls from outside any loop."""
 
     def __init__(self, runner: asyncio.Runner, manager: contextlib.AbstractAsyncContextManager[Any]) -> None:
         self._runner = runner
@@ -303,7 +303,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--half-open", type=int, default=5_000, help="connections")
     parser.add_argument("--deaf", type=int, default=200, help="push sessions that read nothing")
-    parser.add_argument("--memory-mib", type=float, default=640.0, help="what no role may exceed")
+    parser.add_argument("--memory-mib", type=float, default=640.0, help="the memory limit of each role")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ortoo-siege-") as folder:
         verdict = besieged(

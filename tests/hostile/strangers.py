@@ -1,9 +1,9 @@
-"""Every flood of strangers against every role, under the memory limits of the chart; then what it cost.
+"""Every flood by unauthenticated clients against every role, under the memory limits of the chart, and its cost.
 
-    python -m tests.hostile.strangers --scale 1
+`python -m tests.hostile.strangers --scale 1`
 
-Real processes, each in a control group with the chart's limit, if this machine lets us make one. A flood must not end
-the process, health checks go on, and the memory comes back within a minute.
+Real processes, each in a control group with the chart's limit, if this machine permits one. A flood must not end the
+process, health checks continue, and the memory is released within a minute.
 """
 
 import argparse
@@ -29,26 +29,25 @@ METHODS = {
     "enode": "/ortoo.v1.EnodeService/ReleaseLocks",
     "snode": "/apache.rocketmq.v2.MessagingService/SendMessage",
 }
-"""By which each role is flooded: methods with a list in field 1 of their requests."""
+"""The method to flood each role with: one with a list in field 1 of its request."""
 MIB = 1 << 20
 BACK_S = 60.0
 FAILED_CHECKS_PERCENT = 20
-"""How many health checks may fail. A flood of health checks may let more of them fail while it arrives: gRPC's core
-refuses calls of a method by chance while more than a thousand of them wait, whoever makes them."""
+"""The share of health checks that may fail. More may fail while a flood of health checks arrives. While more than a
+thousand calls of a method wait, gRPC's core rejects some at random, from any client."""
 RECOVERED_S = 10.0
-"""How long after a flood health checks may fail: the chart's liveness probe ends a process after six times as long."""
+"""The time after a flood in which health checks may fail; the chart's liveness probe needs six times as long."""
 BACK_MIB = 64.0
-"""How much more than at first may be resident so long after a flood."""
+"""The resident memory above the initial one that may remain after a flood."""
 NEEDS_LIMIT = ("halves",)
-"""What a process notices by its own resident memory alone, and so by its limit."""
+"""Floods that only the process's resident memory shows, and so only its limit stops."""
 CHECKS_AFTER = 3
-"""How many health checks in a row are answered after a flood before its peak is read: what was sent last was worked on
-then."""
+"""Consecutive health checks to answer after a flood before its peak is read, so that the last requests are included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one flood cost one process."""
+    """The cost of one flood for one process."""
 
     role: str
     flood: str
@@ -59,12 +58,12 @@ class Cost:
     slowest_check_ms: float
     failed_checks: list[str]
     recovered_s: float
-    """How long after the flood CHECKS_AFTER health checks in a row were answered."""
+    """The time from the flood until CHECKS_AFTER consecutive health checks were answered."""
     open_connections: int
-    """How many connections of the flood were open at its end."""
+    """Connections of the flood that were open at its end."""
 
     def broken(self) -> list[str]:
-        """The promises that did not hold."""
+        """The broken promises."""
         what = f"{self.role}, {self.flood}: "
         if not self.is_alive:
             return [what + f"the process ended at {self.peak_mib:.0f} MiB"]
@@ -94,7 +93,7 @@ def chart_limits() -> dict[str, int]:
 
 
 def resident_mib(role: RoleProcess, field: str = "VmRSS") -> float:
-    """What is resident, or was at most (VmHWM); 0 for a process that has ended."""
+    """Current resident memory, or its peak (VmHWM); 0 for a process that has ended."""
     try:
         status = Path(f"/proc/{role.pid}/status").read_text()
     except OSError:
@@ -103,22 +102,22 @@ def resident_mib(role: RoleProcess, field: str = "VmRSS") -> float:
 
 
 def forget_peak(role: RoleProcess) -> None:
-    """Let VmHWM begin again at what is resident now."""
+    """Reset VmHWM to the current resident memory."""
     Path(f"/proc/{role.pid}/clear_refs").write_text("5")
 
 
 class Prober:
-    """Health checks by another process, so that what floods takes no time from what measures."""
+    """Health checks by another process, so that floods take no time from the measurement."""
 
     def __init__(self) -> None:
         self.took_ms: list[float] = []
         self.errors: list[str] = []
         self.in_a_row = 0
-        """How many checks were answered since the last failed one."""
+        """Checks answered since the last failed one."""
 
     @asynccontextmanager
     async def asking(self, address: str) -> AsyncIterator[None]:
-        """Ask during the block."""
+        """Send checks during the block."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.hostile.prober", address, stdout=asyncio.subprocess.PIPE
         )
@@ -141,7 +140,7 @@ class Prober:
 
 
 async def flood(role: RoleProcess, name: str, limit_bytes: int, scale: float) -> Cost:
-    """Flood a process, and see what it costs."""
+    """Flood a process and measure its cost."""
     forget_peak(role)
     prober = Prober()
     async with prober.asking(role.address):
@@ -170,7 +169,7 @@ async def flood(role: RoleProcess, name: str, limit_bytes: int, scale: float) ->
 
 
 async def returned(role: RoleProcess, first_mib: float) -> tuple[float, float]:
-    """Wait until the memory of a process is back; what is resident then, and after how many seconds."""
+    """Wait until the memory of a process is released; resident memory then, and seconds waited."""
     clock = SystemClock()
     began_s = clock.monotonic_s()
     while (mib := resident_mib(role)) > first_mib + BACK_MIB and clock.monotonic_s() - began_s <= BACK_S:
@@ -180,22 +179,22 @@ async def returned(role: RoleProcess, first_mib: float) -> tuple[float, float]:
 
 @asynccontextmanager
 async def limited_cluster(folder: Path) -> AsyncIterator[ProcessCluster]:
-    """A cluster whose processes have the memory that the chart gives them, started by themselves.
+    """A cluster whose processes have the chart's memory limits, each started by exec.
 
-    Where no control group can be made they have the same budget, and do not know their limit.
+    Where no control group can be made they have the same budget without the limit.
     """
     limits = chart_limits()
     environ = {role: {"LOG_LEVEL": "warning", "MEMORY_BUDGET_BYTES": str(limits[role] // 2)} for role in METHODS}
     environ["enode"] |= {"STORE_SEGMENT_BYTES": str(4 << 20), "STORE_HEADROOM_BYTES": "0"}
-    with forking(wanted=False):  # a forked process has resident what it does not need
+    with forking(wanted=False):  # a forked process has unneeded resident memory
         async with process_cluster(folder, environ=environ, memory_bytes=limits) as cluster:
             yield cluster
 
 
 async def flooded(folder: Path, names: Sequence[str], scale: float, *, each: bool) -> tuple[list[Cost], list[str]]:
-    """Every flood against every role; what each cost, and which promises did not hold.
+    """Every flood against every role; the costs and the broken promises.
 
-    That memory comes back is waited for after `each` flood, or once at the end.
+    The release of memory is awaited after `each` flood, or once at the end.
     """
     limits, costs, broken = chart_limits(), list[Cost](), list[str]()
     async with limited_cluster(folder) as cluster:
@@ -228,7 +227,7 @@ async def flooded(folder: Path, names: Sequence[str], scale: float, *, each: boo
 def main() -> int:
     """Run from the command line; 1 when a promise is broken."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--scale", type=float, default=1.0, help="of each flood; 1 is what is promised")
+    parser.add_argument("--scale", type=float, default=1.0, help="size of each flood; 1 is the promised one")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FLOODS)}; none = all")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ortoo-strangers-") as folder:

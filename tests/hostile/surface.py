@@ -1,4 +1,4 @@
-"""What a server offers, as it says itself: every method of every service, by gRPC's reflection and nothing else."""
+"""The methods of a server, from gRPC's reflection alone."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Method:
         return message_factory.GetMessageClass(self.request).FromString(data)
 
     def callable(self, channel: grpc.aio.Channel) -> Any:
-        """What calls it with serialised requests and gives serialised answers."""
+        """A callable for serialised requests that returns serialised answers."""
         kinds: dict[tuple[bool, bool], Any] = {
             (False, False): channel.unary_unary,
             (False, True): channel.unary_stream,

@@ -1,4 +1,4 @@
-"""Certificates for tests, made by openssl: an authority, and what it signs."""
+"""Certificates for tests, made by openssl: a certificate authority, and the certificates that it signs."""
 
 import asyncio
 import shutil
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 NAME = "ortoo.cluster"
-"""The name that the certificates of all processes share, by which their callers know them."""
+"""The name that the certificates of all processes share and that their callers expect."""
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-"""What openssl is told for a key that it makes at once; one of RSA takes it a fifth of a second."""
+"""Arguments of openssl for a key that it makes at once; an RSA key takes it a fifth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +23,15 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """One that signs certificates; its own is the root."""
+    """A certificate authority; its own certificate is the root."""
 
     folder: Path
 
     @classmethod
     async def make(cls, folder: Path) -> "Authority":
-        """Make a new one in a folder that is not there yet; the test is skipped where there is no openssl."""
+        """Make a new one in a folder that does not exist yet; the test is skipped where there is no openssl."""
         if shutil.which("openssl") is None:
-            pytest.skip("NO OPENSSL: mutual TLS was NOT tested; install openssl")
+            pytest.skip("NO OPENSSL, mutual TLS was NOT tested; install openssl")
         await asyncio.to_thread(folder.mkdir, parents=True)
         files = ("-keyout", f"{folder}/ca.key", "-out", f"{folder}/ca.pem")
         await _openssl("req", "-x509", *NEW_KEY, "-days", "2", "-subj", "/CN=authority", *files)
@@ -43,9 +43,9 @@ class Authority:
         return self.folder / "ca.pem"
 
     async def sign(self, who: str, *names: str) -> Certificate:
-        """A certificate in files called after `who`, in place of what is there.
+        """Write a certificate into files named after `who`, replacing existing ones.
 
-        It is for these DNS names and URIs; without any for the shared one and for `who`.ortoo.cluster.
+        It is for these DNS names and URIs; by default for the shared name and for `who`.ortoo.cluster.
         """
         made = Certificate(self.folder / f"{who}.pem", self.folder / f"{who}.key")
         asked, about = self.folder / f"{who}.csr", self.folder / f"{who}.ext"
@@ -64,7 +64,7 @@ class Authority:
         return made
 
     def settings(self, of: Certificate, listen_address: str = "127.0.0.1:0") -> dict[str, str]:
-        """What a role is told to speak mutual TLS with others that have this root."""
+        """Settings with which a role uses mutual TLS with others that have this root."""
         return {
             "tls_cluster_listen_address": listen_address,
             "tls_cluster_certificate_file": str(of.certificate_file),

@@ -1,4 +1,4 @@
-"""A client that speaks HTTP/2 by itself and takes of its answers only what it is told to: its window begins shut."""
+"""A client that implements HTTP/2 itself and controls how much of its answers it accepts: its window starts closed."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ class DeafClient:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, window_bytes: int) -> None:
         self._reader, self._writer = reader, writer
         self.taken_bytes: Counter[int] = Counter()
-        """Of answers, by stream."""
+        """Bytes of answers, by stream."""
         self.ended: set[int] = set()
         """Streams whose status came, or that were reset."""
         self.changed = asyncio.Event()
@@ -43,7 +43,7 @@ class DeafClient:
         headers: dict[str, str] | None = None,
         half_close: bool = True,
     ) -> None:
-        """Ask, on a stream with an odd number that grows."""
+        """Send a request, on a stream with an odd number that grows."""
         told = {":path": path} | HEADS | (headers or {})
         block = b"".join(bytes([0, len(k), *k.encode(), len(v), *v.encode()]) for k, v in told.items())
         data = b"\0" + len(request).to_bytes(4) + request
@@ -52,15 +52,15 @@ class DeafClient:
         )
 
     def half_close(self, stream: int = 1) -> None:
-        """Say that no more requests come."""
+        """Declare the end of the requests."""
         self._writer.write(frame(DATA, END_STREAM, stream, b""))
 
     def open_window(self, size_bytes: int, stream: int = 1) -> None:
-        """Take so many bytes more."""
+        """Accept `count` further bytes."""
         self._writer.write(frame(WINDOW, 0, stream, size_bytes.to_bytes(4)))
 
     def reset(self, stream: int = 1) -> None:
-        """Break a call off."""
+        """Reset a call."""
         self._writer.write(frame(RESET, 0, stream, bytes([0, 0, 0, 8])))
 
     def drop(self) -> None:
@@ -68,19 +68,19 @@ class DeafClient:
         self._writer.transport.abort()
 
     async def until_taken(self, size_bytes: int, stream: int = 1) -> None:
-        """Wait until so much of an answer has come."""
+        """Wait until `count` bytes of an answer have come."""
         while self.taken_bytes[stream] < size_bytes and stream not in self.ended:
             self.changed.clear()
             await self.changed.wait()
 
     async def until_ended(self, stream: int = 1) -> None:
-        """Wait until a call's status has come, or that it was reset."""
+        """Wait until a call's status has come or it was reset."""
         while stream not in self.ended:
             self.changed.clear()
             await self.changed.wait()
 
     async def read(self) -> None:
-        """Answer what HTTP/2 wants answered, and count what comes; for as long as the connection lives."""
+        """Answer the frames that need an answer, and count bytes, while the connection is open."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 head = await self._reader.readexactly(HEAD_BYTES)
@@ -101,7 +101,7 @@ class DeafClient:
 async def deaf_client(
     address: str, *, window_bytes: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[DeafClient]:
-    """A connection to host:port, until the block is left; `tls` as a client's."""
+    """A connection to host:port, closed at the end of the block; `tls` as a client's."""
     host, _, port = address.rpartition(":")
     if tls is not None:
         tls.set_alpn_protocols(["h2"])

@@ -1,4 +1,4 @@
-"""An enode of several members in this process, beside the other roles of a cluster."""
+"""An enode of several replicas in this process, beside the other roles of a cluster."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from ortoo.v1 import namesrv_pb2
 def one_member(
     cluster: Cluster, number: int, address: str, /, **chosen: Any
 ) -> AbstractAsyncContextManager[RunningMember]:
-    """A member of `enode-0` that others reach at `address`; `chosen` are settings of it."""
+    """A replica of `enode-0` that others reach at `address`; `chosen` are settings of it."""
     settings: dict[str, Any] = {
         "name": "enode-0",
         "member": number,
@@ -32,7 +32,7 @@ def one_member(
 
 @contextlib.asynccontextmanager
 async def open_members(cluster: Cluster, count: int = 3, /, **chosen: Any) -> AsyncIterator[list[RunningMember]]:
-    """Run `enode-0` with so many members, which begin a set."""
+    """Run `enode-0` with `count` replicas, which form a new set."""
     addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
     chosen |= {"members": count, "member_addresses": ";".join(addresses)}
     async with contextlib.AsyncExitStack() as stack:
@@ -41,7 +41,7 @@ async def open_members(cluster: Cluster, count: int = 3, /, **chosen: Any) -> As
 
 
 async def leading(cluster: Cluster, members: Sequence[RunningMember]) -> RunningMember:
-    """The member that serves, as soon as one does and its name server has heard of it."""
+    """The serving replica, as soon as there is one and its name server knows it."""
     async with asyncio.timeout(30):
         while True:
             for one in members:

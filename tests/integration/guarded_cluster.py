@@ -46,7 +46,7 @@ async def guarded(folder: Path, *, snodes: int = 1, **settings: object) -> Async
 def as_user(
     cluster: Cluster, access_key: str, secret_key: str = SECRET
 ) -> contextlib.AbstractAsyncContextManager[Client]:
-    """The cluster as a user has it."""
+    """The cluster as a user sees it."""
     return connect(cluster.address, access_key=access_key, secret_key=secret_key)
 
 

@@ -1,4 +1,4 @@
-"""Waiting for a process to say that it is ready, as who probes it does."""
+"""Waiting until a process reports that it is ready, as a probe does."""
 
 import asyncio
 from typing import Any
@@ -7,7 +7,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 
 async def until_ready(channel: Any, service: str = "") -> None:
-    """Watch its health until it is SERVING: an enode is, when a name server has heard of it."""
+    """Watch its health until it is SERVING; for an enode this is when a name server knows it."""
     watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=service))
     async with asyncio.timeout(30):
         while (await watch.read()).status != health_pb2.HealthCheckResponse.SERVING:

@@ -1,4 +1,4 @@
-"""What gives an enode its lease and knows nothing else: for tests of one whose topics are given by hand."""
+"""Gives an enode its lease and nothing else: for tests of an enode whose topics are set by the test."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -12,14 +12,14 @@ from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer, add_NameServiceServic
 
 
 class LeaseGiver(NameServiceServicer):
-    """Gives leases while it may."""
+    """Gives leases while it is allowed to."""
 
     def __init__(self) -> None:
         self.refuses = False
         self.address = ""
 
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Any) -> pb.RegisterEnodeResponse:
-        """A lease of 300 ms, so that it is asked for often; or the name is taken."""
+        """A lease of 300 ms, so that it is renewed often, or an error: the name is taken."""
         if self.refuses:
             await context.abort(status_of(error := Conflict("another one has this name")), str(error))
         return pb.RegisterEnodeResponse(lease_ms=300)

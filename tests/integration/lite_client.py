@@ -1,4 +1,4 @@
-"""A client of lite topics by hand, as RocketMQ's protocol has it."""
+"""A client of lite topics made of bare calls of RocketMQ's protocol."""
 
 from typing import Any
 
@@ -24,14 +24,14 @@ class LiteClient:
     async def sync(
         self, action: "LiteSubscriptionAction.ValueType", *names: str, group: str = "g", topic: str = "t", **more: Any
     ) -> "Code.ValueType":
-        """The code that a change of the subscription is answered with."""
+        """The code of the answer to a change of the subscription."""
         request = s.SyncLiteSubscriptionRequest(
             action=action, topic=Resource(name=topic), group=Resource(name=group), lite_topic_set=names, **more
         )
         return (await self.stub.SyncLiteSubscription(request, metadata=self.metadata)).status.code
 
     async def live(self, *names: str) -> None:
-        """Say what a client says every half a minute: that it lives, and what it is subscribed to."""
+        """Send the heartbeat and the subscriptions that a client sends every half minute."""
         request = s.HeartbeatRequest(group=GROUP, client_type=d.LITE_SIMPLE_CONSUMER)
         assert (await self.stub.Heartbeat(request, metadata=self.metadata)).status.code == Code.OK
         assert await self.sync(COMPLETE, *names) == Code.OK
@@ -73,5 +73,5 @@ class LiteClient:
 
 
 def bodies(messages: list[d.Message]) -> list[bytes]:
-    """What was received, sorted."""
+    """The sorted bodies of received messages."""
     return sorted(one.body for one in messages)

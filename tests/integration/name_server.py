@@ -1,4 +1,4 @@
-"""A name server in this process over a database, for tests that need nothing else."""
+"""A name server in this process with its database, for tests that need nothing else."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
 @contextlib.asynccontextmanager
 async def name_server(database_url: str, folder: Path, **settings: Any) -> AsyncIterator[NameServiceStub]:
-    """A name server in this process over a database."""
+    """A name server in this process with its database."""
     chosen = Settings(listen_address=free_address(), data_dir=folder, database_url=database_url, **settings)
     async with open_namesrv(chosen) as running, Channels() as channels:
         yield NameServiceStub(channels.to(running.address))

@@ -1,4 +1,4 @@
-"""Pull consumers and what they saw, for tests of groups."""
+"""Pull consumers and the messages that they received, for tests of groups."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -18,7 +18,7 @@ PROMPT = PullSettings(
     commit_first_ms=200,
     commit_interval_ms=200,
 )
-"""Everything that waits by default waits shortly."""
+"""Short values for all waiting times."""
 
 
 def prompt(**changes: Any) -> PullSettings:
@@ -43,17 +43,17 @@ async def only_queue(mq: Client, topic: str) -> Queue:
 
 
 async def stored_offset(mq: Client, group: str, queue: Queue) -> int | None:
-    """What a group has stored for a queue."""
+    """The offset that a group has stored for a queue."""
     return await mq.pull_consumer(group).committed(queue)
 
 
 def beside(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Do something meanwhile; the test cancels it."""
+    """Run a coroutine in the background; the test cancels it."""
     return asyncio.get_running_loop().create_task(work)
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], timeout_s: float = 15.0) -> None:
-    """Wait until something that nobody announces is so. Errors: TimeoutError."""
+    """Wait for a condition that has no notification. Errors: TimeoutError."""
     async with asyncio.timeout(timeout_s):
         while True:
             value = condition()

@@ -9,7 +9,7 @@ from tests.integration.snode_calls import Snode
 
 
 class PushClient:
-    """Joins a group and grants plenty of credit; everything else is up to the test."""
+    """Joins a group and grants plenty of credit; the test does everything else."""
 
     def __init__(
         self,
@@ -53,25 +53,25 @@ class PushClient:
         self.call.cancel()
 
     async def leave(self) -> consumer_pb2.SessionClosed:
-        """Leave in good order."""
+        """Leave gracefully."""
         await self.call.write(consumer_pb2.PushRequest(close=consumer_pb2.CloseSession()))
         closed: consumer_pb2.SessionClosed = await self.event("closed")
         return closed
 
     async def grant(self, messages: int, size_bytes: int) -> None:
-        """Take more."""
+        """Grant more credit."""
         credit = consumer_pb2.Credit(messages=messages, bytes=size_bytes)
         await self.call.write(consumer_pb2.PushRequest(credit=credit))
 
     async def acknowledge(self, delivery: consumer_pb2.Delivery) -> None:
-        """Everything of a delivery is processed."""
+        """Acknowledge a whole delivery."""
         offset = consumer_pb2.AcknowledgedOffset(
             queue=delivery.queue, offset=delivery.next_offset, generation=delivery.generation
         )
         await self.call.write(consumer_pb2.PushRequest(acknowledge=consumer_pb2.Acknowledge(offsets=[offset])))
 
     async def queues(self, count: int) -> consumer_pb2.Assignment:
-        """The first assignment of so many queues."""
+        """The first assignment of `count` queues."""
         while len((found := await self.event("assignment")).queues) != count:
             pass
         assignment: consumer_pb2.Assignment = found
@@ -82,7 +82,7 @@ class PushClient:
         return await self.event("delivery")
 
     async def event(self, kind: str) -> Any:
-        """The next event of a kind; others are put aside."""
+        """The next event of a kind; others are stored for later."""
         while isinstance(response := await self.call.read(), consumer_pb2.PushResponse):
             name = response.WhichOneof("event")
             self.closed = self.closed or name == "closed"

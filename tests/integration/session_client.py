@@ -9,7 +9,7 @@ from tests.integration.snode_calls import Snode
 
 
 class SessionClient:
-    """One Connect call; what the server says and the test does not wait for is put aside."""
+    """One Connect call; events of the server that the test does not wait for are stored."""
 
     def __init__(self, running: Snode, client_id: str = "", *, snode: str = "snode-0", **hello: Any) -> None:
         channel = running.cluster.channels.to(running.cluster.address_of(snode))
@@ -32,7 +32,7 @@ class SessionClient:
         self.call.cancel()
 
     async def say(self, **event: Any) -> int:
-        """Say something; returns the request's id."""
+        """Send a request; return its id."""
         self._requests += 1
         await self.call.write(session_pb2.ConnectRequest(request_id=self._requests, **event))
         return self._requests
@@ -64,7 +64,7 @@ class SessionClient:
         return getattr(response, kind)
 
     async def members(self, group: str, *client_ids: str) -> session_pb2.MembersChanged:
-        """Wait until the server says that these are the group's members."""
+        """Wait until the server reports these group members."""
         while True:
             changed: session_pb2.MembersChanged = await self.event("members_changed")
             if changed.group == group and list(changed.client_ids) == list(client_ids):

@@ -41,13 +41,13 @@ class Snode:
         return answer
 
     async def until_subscribed(self, group: str, topic: str, queues: int) -> None:
-        """Wait until a group has an offset in so many queues: what is stored from then on is its own."""
+        """Wait until a group has an offset in `count` queues: it receives all messages stored from then on."""
         request = pull_pb2.QueryConsumerOffsetsRequest(group=group, topic=topic)
         while sum(one.offset >= 0 for one in (await self.consumer.QueryOffsets(request)).offsets) < queues:
             await self.cluster.clock.sleep(0.01)
 
     async def publish(self, topic: str, *bodies: bytes, **fields: Any) -> list[producer_pb2.Receipt]:
-        """Send messages with one call; `queue` says where."""
+        """Send messages with one call; `queue` is the place."""
         queue = fields.pop("queue", None)
         messages = [record_pb2.Message(body=body, **fields) for body in bodies]
         request = producer_pb2.PublishRequest(topic=topic, messages=messages, queue=queue)

@@ -1,4 +1,4 @@
-"""Access control as clients of both protocols meet it."""
+"""Access control for clients of both protocols."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ async def send(mq: Client, topic: str = "t") -> None:
 
 
 async def test_who_does_not_sign_may_nothing(tmp_path: Path) -> None:
-    """E-247: no signature, a wrong one, and a user whom the rules do not name are refused, in every kind of call."""
+    """E-247: no signature, a wrong one, and an unknown user are refused, in every kind of call."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         for mq_of in (
             connect(cluster.address),
@@ -49,7 +49,7 @@ async def test_who_does_not_sign_may_nothing(tmp_path: Path) -> None:
 
 
 async def test_users_go_on_while_no_name_server_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whom the snode has met sends and receives, also when it would ask for the secret again; a new one has to wait."""
+    """Users that the snode knows can send and receive, also when their secret is due for a refresh; a new one waits."""
     monkeypatch.setattr(access, "KNOWN_S", 0.0)
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         stub = ConsumerServiceStub(cluster.channels.to(cluster.address))
@@ -70,7 +70,7 @@ async def test_users_go_on_while_no_name_server_answers(tmp_path: Path, monkeypa
 
 
 async def test_users_may_what_the_rules_say(tmp_path: Path) -> None:
-    """E-247: who may only receive cannot send; a denied group consumes in no way; operators' calls are an admin's."""
+    """E-247: a receiver cannot send, a denied group cannot consume in any way. Operators' calls need an admin."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(90):
         async with as_user(cluster, "shop") as shop:
             await send(shop)
@@ -91,7 +91,7 @@ async def test_users_may_what_the_rules_say(tmp_path: Path) -> None:
                 with pytest.raises(Forbidden, match="'closed'"):
                     await anext(aiter(denied_push))
             for refused in (shop.admin.create_topic("mine"), shop.admin.delete_topic("t"), shop.admin.list_groups()):
-                with pytest.raises(Forbidden, match="no admin"):
+                with pytest.raises(Forbidden, match="not an admin"):
                     await refused
         async with as_user(cluster, "reader") as reader:
             with pytest.raises(Forbidden, match="no PUB"):
@@ -103,7 +103,7 @@ async def test_users_may_what_the_rules_say(tmp_path: Path) -> None:
 
 
 async def test_rocketmqs_clients_hear_it_in_their_own_words(tmp_path: Path) -> None:
-    """E-247: the status says UNAUTHORIZED or FORBIDDEN; both ways to pull ask for the group."""
+    """E-247: the status is UNAUTHORIZED or FORBIDDEN. Both ways to pull check the right for the group."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60), grpc.aio.insecure_channel(cluster.address) as channel:
         stub = MessagingServiceStub(channel)
         who = (("x-mq-client-id", "c"),)
@@ -136,7 +136,7 @@ async def test_rocketmqs_clients_hear_it_in_their_own_words(tmp_path: Path) -> N
 
 
 async def test_changed_rules_count_at_once_also_for_who_is_connected(tmp_path: Path) -> None:
-    """E-247: a right that is taken ends a running session at its next delivery; a wrong file changes nothing."""
+    """E-247: a revoked right ends a running session at its next delivery. A wrong file changes nothing."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         rules = tmp_path / "access.toml"
         async with (
@@ -165,7 +165,7 @@ async def test_changed_rules_count_at_once_also_for_who_is_connected(tmp_path: P
 
 
 async def test_a_snode_without_its_rules_does_not_start(tmp_path: Path) -> None:
-    """E-247: nobody may everything by a mistake in a path."""
+    """E-247: a wrong path does not give everybody all rights."""
     with pytest.raises(Exception, match=r"\[\[user\]\]"):
         async with open_cluster(tmp_path, settings={"snode": {"access_file": str(tmp_path / "none.toml")}}):
             pass

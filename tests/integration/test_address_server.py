@@ -17,7 +17,7 @@ from ortoo.common.process.clock import SystemClock
 
 @dataclass
 class ListServer:
-    """What it answers, and where."""
+    """The answer of the server, and its address."""
 
     answer: bytes
     url: str = ""
@@ -34,8 +34,8 @@ def served() -> Iterator[ListServer]:
             self.end_headers()
             self.wfile.write(served.answer)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # theirs
-            """Say nothing."""
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
+            """Log nothing."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -48,7 +48,7 @@ def served() -> Iterator[ListServer]:
 
 
 async def test_list_is_waited_for_and_followed(served: ListServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list that comes late is picked up, a change is followed, and nonsense changes nothing (E-252)."""
+    """A list that comes late is picked up, a change is applied, and an invalid list changes nothing (E-252)."""
     monkeypatch.setattr(address_server, "REFRESH_S", 0.05)
     monkeypatch.setattr(address_server, "RETRY_S", 0.05)
     clock = SystemClock()
@@ -69,7 +69,7 @@ async def test_list_is_waited_for_and_followed(served: ListServer, monkeypatch: 
 
 
 def test_setting_takes_lists_and_urls() -> None:
-    """Both forms are settings; anything else is refused (E-006)."""
+    """Both forms are accepted; anything else is refused (E-006)."""
     check_name_servers("a:1;b:2")
     check_name_servers("http://addresses.internal/ortoo")
     with pytest.raises(Invalid, match="host:port"):

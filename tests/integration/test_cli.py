@@ -1,4 +1,4 @@
-"""The `ortoo` command against a running `ortoo dev`: what it prints, for people and for programs."""
+"""The output of the `ortoo` command against a running `ortoo dev`, for people and for programs."""
 
 import json
 from collections.abc import AsyncIterator
@@ -19,14 +19,14 @@ async def dev(tmp_path: Path) -> AsyncIterator[DevProcess]:
 
 
 async def _json(dev: DevProcess, *words: str, given: bytes = b"") -> list[dict[str, object]]:
-    """What a command prints with --json: one object a line. The command must succeed."""
+    """The objects that a command prints with --json, one a line. The command must succeed."""
     outcome = await command.run(["ortoo", *words, "--json"], dev.address, given=given)
     assert outcome.exit_code == 0, outcome.error
     return [json.loads(line) for line in outcome.out.splitlines()]
 
 
 async def test_json_answers_are_for_programs(dev: DevProcess) -> None:
-    """B-149: each command with --json prints one JSON object a line, with what was sent in it."""
+    """Each command with --json prints one JSON object a line, with the data that was sent."""
     [created] = await _json(dev, "topic", "create", "t", "--queues", "2")
     assert created["name"] == "t"
     [receipt] = await _json(dev, "send", "t", "hello", "--tag", "red", "--key", "k", "--property", "a=b=c")
@@ -72,7 +72,7 @@ async def test_errors_say_what_and_what_to_do(dev: DevProcess) -> None:
 
 
 async def test_dev_names_a_folder_in_use(dev: DevProcess) -> None:
-    """A second `ortoo dev` on the same folder ends with one line that names the folder, and the first one goes on."""
+    """A second `ortoo dev` on the same folder ends with a line that names the folder; the first one keeps running."""
     words = ["ortoo", "dev", "--listen-address", "127.0.0.1:0", "--data-dir", str(dev.data)]
     outcome = await command.run(words, dev.address)
     assert outcome.exit_code != 0
@@ -82,7 +82,7 @@ async def test_dev_names_a_folder_in_use(dev: DevProcess) -> None:
 
 
 async def test_dev_keeps_its_data_over_a_clean_stop(tmp_path: Path) -> None:
-    """SIGTERM ends `ortoo dev` with exit code 0; what was sent is there after the next start."""
+    """SIGTERM ends `ortoo dev` with exit code 0; sent messages are there after the next start."""
     async with command.dev_process(tmp_path) as dev:
         await _json(dev, "topic", "create", "t")
         await _json(dev, "send", "t", "kept")
@@ -93,7 +93,7 @@ async def test_dev_keeps_its_data_over_a_clean_stop(tmp_path: Path) -> None:
 
 
 async def test_groups_and_clients_are_shown_and_moved(dev: DevProcess) -> None:
-    """Members, lag in all topics of a group, queues of a client, a reset, a changed group and a changed topic."""
+    """Group members, lag in all topics of a group, queues of a client, a reset, a changed group and a changed topic."""
     await _json(dev, "topic", "create", "t", "--queues", "1")
     settings = ortoo.PullSettings(from_first=True)
     async with ortoo.connect(dev.address, client_id="worker") as mq:

@@ -21,7 +21,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def test_what_was_sent_is_consumed_and_acknowledged(cluster: Cluster) -> None:
-    """Bodies, tags, keys and properties arrive as they were, and the group's lag is nothing after it left."""
+    """Bodies, tags, keys and properties arrive unchanged, and the group's lag is zero after the consumer left."""
     sent = [Message(b"body %d" % n, "tag", (f"key-{n}",), properties={"n": str(n)}) for n in range(300)]
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
@@ -39,7 +39,7 @@ async def test_what_was_sent_is_consumed_and_acknowledged(cluster: Cluster) -> N
 
 
 async def test_messages_of_a_message_group_keep_their_order(cluster: Cluster) -> None:
-    """They lie in one queue, one after another, though every send_soon may start a batch of its own."""
+    """They are stored in one queue, one after another, though every send_soon may start a batch of its own."""
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
         sendings = []
         for number in range(200):
@@ -52,7 +52,7 @@ async def test_messages_of_a_message_group_keep_their_order(cluster: Cluster) ->
 
 
 async def test_a_flush_sends_what_waits(cluster: Cluster) -> None:
-    """It does so at once after the first messages of all, before their queue has a successor."""
+    """It does so at once after the very first messages, before their queue has another batch."""
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
         sendings = [await producer.send_soon(b"%d" % number) for number in range(3)]
         await producer.flush()
@@ -60,20 +60,20 @@ async def test_a_flush_sends_what_waits(cluster: Cluster) -> None:
 
 
 async def test_a_refused_message_harms_no_neighbour(cluster: Cluster) -> None:
-    """A body of no bytes is named; the messages before and after it are stored."""
+    """An empty body is named; the messages before and after it are stored."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
             sendings = [await producer.send_soon(body) for body in (b"a", b"", b"c")]
             with pytest.raises(Invalid):
                 await sendings[1]
             assert (await sendings[0]).offset + 1 == (await sendings[2]).offset
-            await producer.flush()  # the failure was told
+            await producer.flush()  # the failure was reported
         stored = [message async for message in mq.admin.tail_last("t", 10, follow=False)]
     assert [message.message.body for message in stored] == [b"a", b"c"]
 
 
 async def test_a_tail_misses_nothing_between_the_last_messages_and_the_next(cluster: Cluster) -> None:
-    """The newest stored messages come first, then what is sent while it runs."""
+    """The newest stored messages come first, then those sent while it runs."""
     async with asyncio.timeout(20), connect(cluster.address) as mq, mq.producer("t") as producer:
         for number in range(15):
             await producer.send(b"%d" % number)
@@ -89,7 +89,7 @@ async def test_a_tail_misses_nothing_between_the_last_messages_and_the_next(clus
 
 
 async def test_a_queue_is_read_outside_groups(cluster: Cluster) -> None:
-    """A range comes back exactly; a queue that is not there is named."""
+    """A range is returned exactly; an unknown queue is named."""
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
         sent = [b"%d" % number for number in range(50)]
         receipts = await (await producer.send_many(Message(body, message_group="one") for body in sent))
@@ -113,7 +113,7 @@ async def test_a_topic_is_made_once(cluster: Cluster) -> None:
 
 
 async def test_the_next_snode_is_asked_when_one_is_away(cluster: Cluster) -> None:
-    """With several addresses a dead one costs a retry, no error."""
+    """With several addresses a dead one costs a retry, not an error."""
     async with connect(["127.0.0.1:1", cluster.address]) as mq, mq.producer("t") as producer:
         assert (await producer.send(b"hello")).offset == 0
 
@@ -173,7 +173,7 @@ async def test_sql_conditions_choose_messages_for_consumers_and_readers(cluster:
 
 
 async def test_the_lag_of_a_group_that_is_not_there_is_refused(cluster: Cluster) -> None:
-    """A typing error in a group's name is no lag of everything."""
+    """A mistyped group name is not reported as a lag of all messages."""
     async with connect(cluster.address) as mq:
         with pytest.raises(NotFound, match="no group 'typo'"):
             await mq.admin.lag("typo", "t")
@@ -182,7 +182,7 @@ async def test_the_lag_of_a_group_that_is_not_there_is_refused(cluster: Cluster)
 
 
 async def test_a_pushed_broadcast_goes_on_from_its_own_file(cluster: Cluster, tmp_path: Path) -> None:
-    """E-112: two members each get all messages; what came while they were away comes when they are back."""
+    """E-112: two consumers each get all messages. Messages sent while they were stopped come after their restart."""
 
     async def take(consumer: Consumer, count: int) -> set[bytes]:
         found: set[bytes] = set()

@@ -1,4 +1,4 @@
-"""What a client does at its edges: called off in the middle, used after its end, interrupted."""
+"""Edge cases of a client: cancelled in the middle, used after its end, interrupted."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ from ortoo.testing.servers.cluster import Cluster, open_cluster
 
 CLOCK = SystemClock()
 TURNS = (0, 1, 2, 3, 5, 8, 13, 21, 34)
-"""After so many turns of the event loop a call is called off: before, within and after each of its waits."""
+"""Number of event loop turns after which a call is cancelled: before, during and after each of its waits."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def called_off(work: Any, turns: int) -> Any:
-    """Run `work` for so many turns of the event loop and call it off; what it brought if that was too late, or None."""
+    """Run `work` for `turns` turns of the event loop and cancel it; return its result if it was too late, or None."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(work)
         for _ in range(turns):
@@ -50,7 +50,7 @@ async def called_off(work: Any, turns: int) -> Any:
 
 
 async def test_a_consumer_whose_entering_is_called_off_is_no_member(cluster: Cluster) -> None:
-    """B-120: whenever it happens, the group has no ghost; the same client joins it again at once."""
+    """At any moment, the group has no ghost member; the same client joins it again at once."""
     async with asyncio.timeout(60), connect(cluster.address) as mq:
         for turns in TURNS:
             consumer = mq.pull_consumer("g", "t")
@@ -68,7 +68,7 @@ async def test_a_consumer_whose_entering_is_called_off_is_no_member(cluster: Clu
 
 
 async def test_a_pop_that_is_called_off_loses_no_message_for_its_lease(cluster: Cluster) -> None:
-    """B-121: the next pop brings what the one before was given, as its first attempt, and leaving gives it back."""
+    """The next pop returns the messages of the cancelled one, as their first attempt; leaving releases them."""
     settings = PopSettings(invisible_ms=600_000, wait_ms=5_000, messages_max=1)
     async with asyncio.timeout(60), connect(cluster.address) as mq, mq.producer("t") as producer:
         for turns in TURNS:
@@ -87,7 +87,7 @@ async def test_a_pop_that_is_called_off_loses_no_message_for_its_lease(cluster: 
 
 
 async def test_what_is_used_after_its_end_says_so(cluster: Cluster) -> None:
-    """B-122: Closed for what was closed, Left for a group that was left or not entered, before anything is done."""
+    """Closed for a closed client, Left for a consumer that was left or not entered, before anything is done."""
     async with asyncio.timeout(60), connect(cluster.address) as mq:
         for consumer in (mq.consumer("g", "t"), mq.pull_consumer("g", "t")):
             with pytest.raises(Left, match="enter it"):
@@ -95,7 +95,7 @@ async def test_what_is_used_after_its_end_says_so(cluster: Cluster) -> None:
             async with asyncio.TaskGroup() as tasks, consumer:
                 waiting = tasks.create_task(_all(consumer))
                 await CLOCK.sleep(0)
-            assert waiting.result() == []  # an iteration that was under way ends with the consumer
+            assert waiting.result() == []  # a running iteration ends with the consumer
             with pytest.raises(Left, match="make a new one"):
                 await anext(aiter(consumer))
         popping = mq.pop_consumer("g", "t")
@@ -119,7 +119,7 @@ async def _all(consumer: Any) -> list[ReceivedMessage]:
 
 
 async def test_the_blocking_client_is_closed_with_and_without_blocks(cluster: Cluster) -> None:
-    """B-124: `close` flushes and leaves like the end of a block, twice does no harm, and what comes after is Closed."""
+    """`close` flushes and leaves like the end of a block, and may be called twice; later calls raise Closed."""
 
     def use() -> int:
         mq = blocking.connect(cluster.address)
@@ -148,7 +148,7 @@ async def test_the_blocking_client_is_closed_with_and_without_blocks(cluster: Cl
 
 
 async def test_a_stop_before_the_run_ends_it(cluster: Cluster) -> None:
-    """B-124: and the next run runs until it is stopped."""
+    """The next run runs until it is stopped."""
 
     def use() -> list[bytes]:
         seen: list[bytes] = []
@@ -184,7 +184,7 @@ with blocking.connect(sys.argv[1]) as mq, mq.producer("t") as producer:
 
 @pytest.mark.parametrize("consumer", ['consumer("g", "t")', 'pull_consumer("g", "t")', 'pop_consumer("g", "t")'])
 async def test_an_interrupted_program_ends_as_python_programs_do(cluster: Cluster, consumer: str) -> None:
-    """B-124: Ctrl-C leaves the group, flushes, and prints nothing but KeyboardInterrupt's own traceback."""
+    """Ctrl-C leaves the group, flushes, and prints nothing but KeyboardInterrupt's own traceback."""
 
     def run() -> tuple[int, str]:
         program = PROGRAM.format(consumer=consumer)
@@ -216,7 +216,7 @@ async def test_an_interrupted_program_ends_as_python_programs_do(cluster: Cluste
 async def test_a_failed_handler_is_told_to_logging_with_all_that_finds_the_message(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """B-128: topic, queue, offset, group and id, by the application's own `logging`."""
+    """Topic, queue, offset, group and id, by the application's own `logging`."""
 
     async def handle(_: object) -> None:
         raise RuntimeError("no way")

@@ -1,4 +1,4 @@
-"""A whole cluster with the client: orderly restarts lose nothing and repeat nothing."""
+"""A whole cluster with the client: graceful restarts lose nothing and repeat nothing."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ async def reopen(opened: Cluster, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["namesrv-0", "enode-0", "snode-0"])
 async def test_orderly_restart_loses_nothing(cluster: Cluster, name: str) -> None:  # the fixture
-    """While a service is drained and opened again, a producer and a consumer go on; each message is stored once."""
+    """While a service is drained and restarted, a producer and a consumer continue; each message is stored once."""
     await cluster.create_topic("t")
     received: list[bytes] = []
     async with asyncio.timeout(60), connect(cluster.address) as mq:

@@ -1,4 +1,4 @@
-"""B-069: processes of a cluster call each other by mutual TLS; in the clear they tell their health alone."""
+"""Processes of a cluster call each other by mutual TLS; without TLS only health checks are answered."""
 
 import asyncio
 import ssl
@@ -32,7 +32,7 @@ ROLES = ("namesrv", "enode", "snode")
 
 @pytest.fixture
 async def authority(tmp_path: Path) -> Authority:
-    """Who signs the cluster's certificates."""
+    """The certificate authority of the cluster."""
     return await Authority.make(tmp_path / "authority")
 
 
@@ -43,7 +43,7 @@ async def guarded(authority: Authority) -> dict[str, dict[str, Any]]:
 
 
 async def shown_by(address: str, authority: Authority, who: str) -> bytes:
-    """The certificate that a port shows to somebody who may come."""
+    """The certificate that a port presents to a caller with `certificate`."""
     context = ssl.create_default_context(cafile=str(authority.ca_file))
     context.check_hostname = False
     context.load_cert_chain(authority.folder / f"{who}.pem", authority.folder / f"{who}.key")
@@ -55,7 +55,7 @@ async def shown_by(address: str, authority: Authority, who: str) -> bytes:
 
 
 async def works(cluster: Cluster, group: str) -> None:
-    """A message goes through all roles."""
+    """A message passes through all roles."""
     async with connect(cluster.address) as mq, asyncio.timeout(30):
         await mq.admin.ensure_topic("t", queue_count=1)
         async with mq.producer("t") as producer:
@@ -67,7 +67,7 @@ async def works(cluster: Cluster, group: str) -> None:
 
 
 async def test_only_who_shows_a_certificate_is_answered(authority: Authority, tmp_path: Path) -> None:
-    """B-069: at name server and enode; probes of health go on in the clear, with nothing else."""
+    """At name server and enode; health probes without TLS still work, and nothing else."""
     async with open_cluster(tmp_path, settings=await guarded(authority)) as cluster, asyncio.timeout(90):
         await works(cluster, "g")
         other = await (await Authority.make(tmp_path / "other")).sign("stranger")
@@ -94,7 +94,7 @@ async def test_only_who_shows_a_certificate_is_answered(authority: Authority, tm
                         await call(channel)
                     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
             async with grpc.aio.insecure_channel(address) as channel:
-                with pytest.raises(Unavailable, match="does it want TLS, with a certificate"), rpc_errors("it"):
+                with pytest.raises(Unavailable, match="does it expect TLS with a client certificate"), rpc_errors("it"):
                     await call(channel)
         for name in ("namesrv-0", "enode-0"):
             call = calls[cluster.address_of(name)]
@@ -106,7 +106,7 @@ async def test_only_who_shows_a_certificate_is_answered(authority: Authority, tm
 
 
 async def test_new_certificates_count_without_a_restart(authority: Authority, tmp_path: Path) -> None:
-    """B-069: a port shows the new one to who comes next, and calls are made with it; a broken file changes nothing."""
+    """A port presents the new one on the next connection, and calls are made with it; a broken file changes nothing."""
     async with open_cluster(tmp_path, settings=await guarded(authority)) as cluster, asyncio.timeout(90):
         await works(cluster, "g")
         for role in ("enode", "namesrv"):
@@ -118,7 +118,7 @@ async def test_new_certificates_count_without_a_restart(authority: Authority, tm
             whole = await shown_by(address, authority, "snode")
             await authority.sign(role)
             assert await shown_by(address, authority, "snode") not in (before, whole)
-        # A root that nobody had before: processes that had not read it again could not come back.
+        # A new root: processes that had not reloaded it could not reconnect.
         fresh = await Authority.make(tmp_path / "fresh")
         for role in ROLES:
             made = await fresh.sign(role)
@@ -134,12 +134,12 @@ async def test_new_certificates_count_without_a_restart(authority: Authority, tm
             try:
                 await works(cluster, "h")
                 break
-            except Unavailable:  # the snode has not met the new enode yet
+            except Unavailable:  # the snode is not connected to the new enode yet
                 await cluster.clock.sleep(0.1)
 
 
 async def test_members_speak_by_it(authority: Authority, tmp_path: Path) -> None:
-    """B-069: a set of three begins, serves and takes over by mutual TLS; no member hears who shows no certificate."""
+    """A set of three forms, serves and fails over by mutual TLS; replicas refuse callers without a certificate."""
     settings = await guarded(authority)
     tls = {name: value for name, value in settings["enode"].items() if name.startswith("tls_")}
     async with (
@@ -152,7 +152,7 @@ async def test_members_speak_by_it(authority: Authority, tmp_path: Path) -> None
             try:
                 await works(cluster, "g")
                 break
-            except Unavailable:  # the snode has not met the enode yet
+            except Unavailable:  # the snode is not connected to the enode yet
                 await cluster.clock.sleep(0.1)
         roots = grpc.ssl_channel_credentials(authority.ca_file.read_bytes())
         named = [("grpc.ssl_target_name_override", NAME)]
@@ -164,7 +164,7 @@ async def test_members_speak_by_it(authority: Authority, tmp_path: Path) -> None
                     await MemberServiceStub(channel).Join(request)
                 assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
             async with grpc.aio.insecure_channel(member.member_address) as channel:
-                with pytest.raises(Unavailable, match="does it want TLS, with a certificate"), rpc_errors("it"):
+                with pytest.raises(Unavailable, match="does it expect TLS with a client certificate"), rpc_errors("it"):
                     await MemberServiceStub(channel).Join(request)
         await first.lives.end()
         assert await leading(cluster, [one for one in members if one is not first]) is not first
@@ -172,12 +172,12 @@ async def test_members_speak_by_it(authority: Authority, tmp_path: Path) -> None
             try:
                 await works(cluster, "h")
                 break
-            except Unavailable:  # the snode has not met the new leader yet
+            except Unavailable:  # the snode does not know the new leader yet
                 await cluster.clock.sleep(0.1)
 
 
 async def test_snodes_call_each_other_by_it_too(authority: Authority, tmp_path: Path) -> None:
-    """B-069: what one snode asks another about its client goes to that one's port for the cluster."""
+    """Queries between snodes about their clients go to the cluster port of the other snode."""
     settings = await guarded(authority)
     async with valkey(tmp_path / "valkey") as store:
         settings["snode"] |= {"redis_url": store.url}
@@ -217,11 +217,11 @@ async def processes(authority: Authority, tmp_path: Path) -> AsyncIterator[dict[
 async def test_a_process_without_a_certificate_says_what_it_lacks(
     processes: dict[str, RoleProcess], tmp_path: Path
 ) -> None:
-    """B-069: real processes; one without is refused by either port of the name server, and the log says why."""
+    """Real processes: without a certificate both ports of the name server refuse it, and its log names the reason."""
     for process in processes.values():
         await process.start()
     clear = str(processes["namesrv"].environ["LISTEN_ADDRESS"])
-    reasons = {processes["namesrv"].address: "does it want TLS, with a", clear: "tls_cluster_certificate_file"}
+    reasons = {processes["namesrv"].address: "does it expect TLS with a", clear: "tls_cluster_certificate_file"}
     for number, (name_server, why) in enumerate(reasons.items()):
         name = f"bare-{number}"
         bare = RoleProcess("enode", tmp_path / name, {"NAME": name, "NAMESRV_ADDRESS": name_server})
@@ -241,7 +241,7 @@ async def test_a_process_without_a_certificate_says_what_it_lacks(
 
 @pytest.mark.parametrize("lacks", ["listen_address", "certificate_file", "key_file", "ca_file"])
 def test_half_of_the_settings_is_refused_by_name(lacks: str, tmp_path: Path) -> None:
-    """The four belong together."""
+    """The four settings belong together."""
     names = [f"tls_cluster_{end}" for end in ("listen_address", "certificate_file", "key_file", "ca_file")]
     given = {name: "127.0.0.1:0" if "address" in name else str(tmp_path / name) for name in names}
     with pytest.raises(Invalid) as error:

@@ -1,4 +1,4 @@
-"""With a token of the cluster the ports of name servers and enodes are the cluster's own."""
+"""With a cluster token, the ports of name servers and enodes are open to the cluster only."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -24,7 +24,7 @@ TOKEN, OTHER = "a-token-of-this-cluster", "a-token-of-another-one"
 
 
 async def refused(call: Awaitable[Any]) -> str:
-    """What a call is told that must be refused."""
+    """The error of a call that must be refused."""
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await call
     assert error.value.code() is grpc.StatusCode.PERMISSION_DENIED
@@ -32,7 +32,7 @@ async def refused(call: Awaitable[Any]) -> str:
 
 
 async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
-    """G16, B-066: no stranger reads or writes past the rights at a name server, an enode or its log; health is open."""
+    """G16: without the token no client bypasses the rights at a name server, an enode or its log. Health is open."""
     for name, text in (("token", TOKEN), ("admin", "a-token-of-the-operators")):
         (tmp_path / name).write_text(text + "\n")
     own = {"cluster_token_file": str(tmp_path / "token")}
@@ -76,7 +76,7 @@ async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
             enode = EnodeServiceStub(channel)
             for inner in (
                 enode.RecallDelayed(enode_deferred_pb2.RecallDelayedRequest()),
-                enode.Append().read(),  # a request that comes to the refused call would end it as cancelled, in gRPC
+                enode.Append().read(),  # a request to a refused call would end it as cancelled, in gRPC
                 enode.WatchHalves(enode_deferred_pb2.WatchHalvesRequest()).read(),
             ):
                 await refused(inner)
@@ -95,7 +95,7 @@ def _proofs(token: str, path: str) -> list[str]:
 
 
 def test_a_proof_is_good_for_some_minutes() -> None:
-    """B-065: to each side of the clock; the refusal names both times."""
+    """Either clock may be ahead; the refusal names both times."""
     clock = VirtualClock()
     token = ClusterToken(TOKEN, clock)
     [(_, proof)] = token.headers("/s/m", None)

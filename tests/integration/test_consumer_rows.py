@@ -1,4 +1,4 @@
-"""Rows about consumers that need a scene of their own: given back, going back, asked, recorded, suspended, by hand."""
+"""Features of consumers with a scenario of their own: retries, resets, transactions, traces, suspension, commits."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ SECOND_MS = 1_000
 
 
 async def test_what_was_given_back_is_pushed_after_its_delay_and_once(tmp_path: Path) -> None:
-    """E-081: a push session on the retry topic gets it by no way before the delay is over."""
+    """E-081: a push session on the retry topic does not get it in any way before the delay has expired."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         await running.publish("t", b"a", b"b", b"c")
@@ -38,7 +38,7 @@ async def test_what_was_given_back_is_pushed_after_its_delay_and_once(tmp_path: 
             request = pull_pb2.SendBackRequest(group="g", queue=queue("t"), offsets=[offset], delay_level=1)
             await running.consumer.SendBack(request)
 
-        await give_back(0)  # the group's first: its topic is made
+        await give_back(0)  # the group's first one: its topic is created
         retries = consumer_pb2.Subscription(topic="%RETRY%g")
         async with PushClient(running, "g", "t", from_first=True, subscriptions=[retries]) as client:
             first = await client.delivery()
@@ -52,11 +52,11 @@ async def test_what_was_given_back_is_pushed_after_its_delay_and_once(tmp_path: 
             assert clock.now_ms() >= before_ms + SECOND_MS
             await give_back(2)
             third = await client.delivery()
-            assert (third.first_offset, third.batch.count) == (2, 1), "what was given back once comes once"
+            assert (third.first_offset, third.batch.count) == (2, 1), "a message that is retried once comes once"
 
 
 async def test_a_group_that_goes_back_is_counted(tmp_path: Path) -> None:
-    """E-103: the smaller offset wins, and the enode's counter of such commits grows by one; growth counts nothing."""
+    """E-103: the smaller offset is stored, and the enode's counter of such commits grows by one."""
     [port] = free_ports(1)
     address = f"127.0.0.1:{port}"
     async with open_cluster(tmp_path, settings={"enode": {"metrics_address": address}}) as cluster, asyncio.timeout(30):
@@ -72,7 +72,7 @@ async def test_a_group_that_goes_back_is_counted(tmp_path: Path) -> None:
 
 
 async def test_an_enodes_name_may_have_any_sign(tmp_path: Path) -> None:
-    """E-102: `r1@x` is a name like others; offsets are kept by enode, topic, group and queue, whatever they contain."""
+    """E-102: `r1@x` is a valid name. Offsets are kept by enode, topic, group and queue, with any characters."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.cluster.open_enode("r1@x")
         await running.topic("t", 1)
@@ -91,7 +91,7 @@ async def test_an_enodes_name_may_have_any_sign(tmp_path: Path) -> None:
 
 
 async def test_a_live_producer_is_asked_and_when_it_dies_another_of_its_group(tmp_path: Path) -> None:
-    """E-194: an unresolved transaction is asked about at P; with P gone, P2 of the same group is asked and decides."""
+    """E-194: P is asked about an unresolved transaction. After P died, P2 of the same group is asked and decides."""
     quick = {"transaction_check_after_ms": 100, "transaction_check_interval_ms": 100, "transaction_checks_max": 1_000}
     async with open_cluster(tmp_path, settings={"enode": quick}) as cluster, asyncio.timeout(60):
         running = Snode(cluster)
@@ -109,7 +109,7 @@ async def test_a_live_producer_is_asked_and_when_it_dies_another_of_its_group(tm
         assert (asked.transaction_id, asked.messages[0].body) == (begun.transaction_id, b"half")
         second: Any = running.producer.WatchTransactionChecks(watching)
         assert not (await second.read()).transaction_id
-        await first_channel.close()  # it dies without a word
+        await first_channel.close()  # it dies without closing
         again = await second.read()
         assert again.transaction_id == begun.transaction_id
         assert again.checks > asked.checks
@@ -124,7 +124,7 @@ async def test_a_live_producer_is_asked_and_when_it_dies_another_of_its_group(tm
 
 
 async def test_the_trace_topic_has_a_record_of_each_send_and_each_acknowledgement(tmp_path: Path) -> None:
-    """E-249: by push, pull and pop; what happens in the topic itself is not recorded, so that it comes to rest."""
+    """E-249: by push, pull and pop. Events in the topic itself are not recorded, so that it becomes quiet."""
     settings = {"snode": {"trace_topic": "traces"}}
     async with open_cluster(tmp_path, settings=settings) as cluster, asyncio.timeout(60):  # noqa: SIM117
         async with connect(cluster.address) as mq:
@@ -178,7 +178,7 @@ async def cluster_has(mq: Any, topic: str) -> bool:
 
 
 async def test_a_push_consumer_is_suspended_and_resumed(tmp_path: Path) -> None:
-    """E-147: one queue or everything; its queues stay its own, it is not evicted as slow, and nothing is lost."""
+    """E-147: one queue or everything. The consumer keeps its queues, is not evicted as slow, and loses nothing."""
     async with open_snode_cluster(tmp_path, sweep_interval_s=0.05) as running, asyncio.timeout(60):
         await running.topic("t", 2)
         await running.cluster.name_service.PutGroup(_strict_group())
@@ -200,7 +200,7 @@ async def test_a_push_consumer_is_suspended_and_resumed(tmp_path: Path) -> None:
                     for place in (held, free):
                         await running.publish("t", b"%d" % number, queue=_wire(place))
                 await until(lambda: len(got[free]) == 20)
-                await running.cluster.clock.sleep(0.5)  # beyond the grace of the group, and its threshold of 4
+                await running.cluster.clock.sleep(0.5)  # longer than the grace of the group, beyond its threshold of 4
                 assert got[held] == []
                 assert len(consumer.queues) == 2
                 consumer.suspend()
@@ -226,7 +226,7 @@ def _wire(place: Queue) -> topic_pb2.Queue:
 
 
 async def test_in_order_a_handler_commits_by_hand(tmp_path: Path) -> None:
-    """E-151: kept messages are not committed, a roll back brings them again in order, a commit is for all of them."""
+    """E-151: held messages are not committed, a roll back redelivers them in order, a commit covers all of them."""
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
         await mq.admin.create_topic("one", queue_count=1)
         await send(mq, range(6), "one")
@@ -251,7 +251,7 @@ async def test_in_order_a_handler_commits_by_hand(tmp_path: Path) -> None:
             await until(lambda: committed != {})
             running.cancel()
         assert seen == [0, 1, 2, 3, 4, 3, 4, 5]
-        assert committed == {5: 3}, "what was kept after the commit is not stored as done"
+        assert committed == {5: 3}, "a message held after the commit is not stored as done"
         async with mq.pull_consumer("g", ["one"], PROMPT) as consumer:
             batch = await consumer.poll(10_000)
             assert batch is not None

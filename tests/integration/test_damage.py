@@ -1,4 +1,4 @@
-"""Damaged bytes in an enode's log, seen by those who read through a snode: told about, passed over, never served."""
+"""Damaged bytes in an enode's log, seen by readers through a snode: reported, skipped, never served."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 def damage(folder: Path, body: bytes) -> None:
-    """Flip a bit of a body where it is stored."""
+    """Flip a bit of a stored body."""
     (segment,) = (folder / "enode-0").rglob("*.seg")
     data = bytearray(segment.read_bytes())
     data[data.index(body)] ^= 1
@@ -49,7 +49,7 @@ def damage(folder: Path, body: bytes) -> None:
 
 
 async def told_what_is_lost(mq: Client, consumer: Consumer | PullConsumer, losses: list[LostMessages]) -> None:
-    """Every other message comes, the gap is named to the application, and the group's offset moves on."""
+    """Every other message comes, the gap is reported to the application, and the group's offset moves on."""
     found = []
     async with asyncio.timeout(20), consumer:
         async for message in consumer:
@@ -67,7 +67,7 @@ async def told_what_is_lost(mq: Client, consumer: Consumer | PullConsumer, losse
 
 @pytest.mark.parametrize("wanted", ["*", "red || blue"])
 async def test_a_consumer_is_told_what_is_lost_and_goes_on_behind_it(cluster: Cluster, wanted: str) -> None:
-    """G12, F9: it is pushed what lies behind."""
+    """G12: the messages behind the damage are pushed."""
     losses: list[LostMessages] = []
     settings = ConsumerSettings(from_first=True, on_loss=losses.append)
     async with connect(cluster.address) as mq:
@@ -76,7 +76,7 @@ async def test_a_consumer_is_told_what_is_lost_and_goes_on_behind_it(cluster: Cl
 
 @pytest.mark.parametrize("wanted", ["*", "red || blue"])
 async def test_a_consumer_that_pulls_is_told_what_is_lost_and_goes_on_behind_it(cluster: Cluster, wanted: str) -> None:
-    """G2, G12: the queue does not stand still at damaged bytes; the gap is counted once, and passed."""
+    """G2, G12: the queue does not stop at damaged bytes. The gap is counted once and skipped."""
     losses: list[LostMessages] = []
     settings = PullSettings(from_first=True, on_loss=losses.append, pull_retry_ms=50)
     async with connect(cluster.address) as mq:
@@ -84,7 +84,7 @@ async def test_a_consumer_that_pulls_is_told_what_is_lost_and_goes_on_behind_it(
 
 
 async def test_a_reader_outside_groups_is_told_where_to_go_on(cluster: Cluster) -> None:
-    """G12: a fetch gives what lies before the damage, names it, and another one goes on behind it; a tail does so."""
+    """G12: a fetch returns the messages before the damage and names it. Another continues behind it, as a tail does."""
     async with connect(cluster.address) as mq:
         found = []
         with pytest.raises(DataLoss) as raised:
@@ -104,7 +104,7 @@ async def test_a_reader_outside_groups_is_told_where_to_go_on(cluster: Cluster) 
 
 
 async def test_damage_is_named_to_an_operator(cluster: Cluster) -> None:
-    """G12: once it was met, DescribeStore tells file, position, reason and offsets."""
+    """G12: after the first read of it, DescribeStore reports file, position, reason and offsets."""
     async with connect(cluster.address) as mq:
         with pytest.raises(DataLoss):
             async for _ in mq.fetch(QUEUE, LOST):
@@ -118,7 +118,7 @@ async def test_damage_is_named_to_an_operator(cluster: Cluster) -> None:
 
 
 async def test_a_damaged_message_is_not_found_by_its_key(cluster: Cluster) -> None:
-    """G12: a search answers what can be read, and nothing instead of the damaged message."""
+    """G12: a search returns the readable messages, and nothing for the damaged one."""
     async with connect(cluster.address) as mq:
         assert (await mq.admin.find_messages("t", key=f"key-{LOST}")).messages == ()
         (found,) = (await mq.admin.find_messages("t", key="key-7")).messages
@@ -126,7 +126,7 @@ async def test_a_damaged_message_is_not_found_by_its_key(cluster: Cluster) -> No
 
 
 async def test_a_producer_goes_on_when_the_enode_lost_its_last_batches(tmp_path: Path) -> None:
-    """E-216: the log is cut short under a live producer; it begins anew by itself, offsets go on where the cut was."""
+    """E-216: the log is truncated under a live producer, which restarts its numbering. Offsets continue at the cut."""
     async with open_cluster(tmp_path) as cluster:
         await cluster.create_topic("t", queues=1)
         async with connect(cluster.address) as mq, mq.producer("t") as producer, asyncio.timeout(30):

@@ -1,4 +1,4 @@
-"""Dead letters: looked at, sent again once, also when that is broken off; and looking without taking."""
+"""Dead letters: listed, replayed once, also after an interrupted replay. And peeking without a lease."""
 
 import asyncio
 import hashlib
@@ -18,7 +18,7 @@ CLOCK = SystemClock()
 
 
 async def park(mq: Client, count: int, topic: str = "jobs", group: str = "g") -> None:
-    """Send messages and park them all."""
+    """Send messages and park all of them."""
     async with mq.producer(topic) as producer:
         await (
             await producer.send_many(
@@ -34,7 +34,7 @@ async def park(mq: Client, count: int, topic: str = "jobs", group: str = "g") ->
 
 
 async def drained(mq: Client, topic: str = "jobs", group: str = "g") -> list[PoppedMessage]:
-    """Pop and acknowledge everything there is."""
+    """Pop and acknowledge all messages."""
     found: list[PoppedMessage] = []
     async with mq.pop_consumer(group, topic, settings=PopSettings(messages_max=1024)) as consumer:
         while messages := await consumer.pop(wait_ms=300):
@@ -44,7 +44,7 @@ async def drained(mq: Client, topic: str = "jobs", group: str = "g") -> list[Pop
 
 
 def store_hash(cluster: Cluster) -> str:
-    """Of every byte of the enode's log."""
+    """A hash of every byte of the enode's log."""
     digest = hashlib.sha256()
     for path in sorted((cluster.folder / "enode-0").glob("*.seg")):
         digest.update(path.read_bytes())
@@ -52,7 +52,7 @@ def store_hash(cluster: Cluster) -> str:
 
 
 async def test_dead_letters_tell_why_and_are_sent_again_once(tmp_path: Path) -> None:
-    """A dry run stores nothing; a condition chooses; the second run finds nothing left of what it chose."""
+    """A dry run stores nothing; a condition selects. A second run finds nothing left to replay."""
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await cluster.create_topic("jobs", queues=2)
         await park(mq, 40)
@@ -62,7 +62,7 @@ async def test_dead_letters_tell_why_and_are_sent_again_once(tmp_path: Path) -> 
             ("asked", 1, "it was not right", "jobs")
         }
         assert not any(name.startswith("DLQ_") for one in letters for name in one.message.properties)
-        await CLOCK.sleep(0.3)  # the mark of an idle log is written
+        await CLOCK.sleep(0.3)  # the idle mark of the log is written
         before = store_hash(cluster)
         odd = Sql("parity = 'odd'")
         dry = [one async for one in mq.admin.replay_dead_letters("g", odd, dry_run=True)][-1]
@@ -81,7 +81,7 @@ async def test_dead_letters_tell_why_and_are_sent_again_once(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("number", ["\u00b2", "9" * 30, str(1 << 31), "-1"])
 async def test_what_a_producer_calls_its_properties_hides_no_dead_letter(tmp_path: Path, number: str) -> None:
-    """A property of the application's that looks like the server's own is text: the group's letters can be listed."""
+    """An application's property that looks like the server's own is plain text: the group's letters can be listed."""
     forged = dict.fromkeys(("DLQ_PRIORITY", "DLQ_DELIVER_AT_MS", "DLQ_EXPIRE_AT_MS", "DLQ_ATTEMPTS"), number)
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(30):
         await cluster.create_topic("jobs", queues=1)
@@ -116,7 +116,7 @@ async def test_a_replay_that_is_broken_off_goes_on_where_it_was(tmp_path: Path) 
 
 
 async def test_replay_to_another_topic_at_most_so_many(tmp_path: Path) -> None:
-    """For every group of that topic to see."""
+    """They are visible to every group of that topic."""
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await cluster.create_topic("jobs", queues=1)
         await cluster.create_topic("again", queues=2)
@@ -127,7 +127,7 @@ async def test_replay_to_another_topic_at_most_so_many(tmp_path: Path) -> None:
 
 
 async def test_peeking_takes_nothing_and_shows_what_others_have(tmp_path: Path) -> None:
-    """No lease, no attempt."""
+    """No lease is taken and no attempt counted."""
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await cluster.create_topic("jobs", queues=1)
         async with mq.producer("jobs") as producer:
@@ -166,7 +166,7 @@ async def test_the_command_shows_and_sends_dead_letters_again(tmp_path: Path) ->
 
 
 async def test_messages_given_back_by_offset_come_again_later_with_their_count(tmp_path: Path) -> None:
-    """E-170, E-171, E-172, E-173: one copy in %RETRY%, not before its level's time; parked at the end or when asked."""
+    """E-170, E-171, E-172, E-173: one copy in %RETRY%, not before its level's delay. Parked finally or on request."""
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await cluster.create_topic("jobs", queues=1)
         async with mq.producer("jobs") as producer:

@@ -1,4 +1,4 @@
-"""Clients of ReceiveMessage that break off while its frames wait for them: what they did not take is others' again."""
+"""Clients of ReceiveMessage that abort while frames wait for them: messages not taken go to other clients."""
 
 import asyncio
 import contextlib
@@ -33,11 +33,11 @@ DEAF = {"x-mq-client-id": "deaf", "x-mq-language": "JAVA"}
 GROUP, TOPIC = Resource(name="g"), Resource(name="t")
 COUNT = 32
 SIZES = {"all frames wait together": 100, "more than may wait": 1_900, "each frame is waited for": 20_000}
-"""Bytes of a body, by what becomes of the frames of an answer that nobody takes."""
+"""Body size in bytes, by the state of the frames of an answer that is not read."""
 
 
 def request(invisible_s: int = 600, attempt_id: str | None = None) -> s.ReceiveMessageRequest:
-    """For all messages, which come again long after the test if nobody gives them back."""
+    """A request for all messages, with a lease that lasts longer than the test unless they are released."""
     return s.ReceiveMessageRequest(
         group=GROUP,
         message_queue=d.MessageQueue(topic=TOPIC, id=-1),
@@ -50,13 +50,13 @@ def request(invisible_s: int = 600, attempt_id: str | None = None) -> s.ReceiveM
 
 
 async def fill(cluster: Cluster, size_bytes: int) -> list[bytes]:
-    """As many messages in one queue as one answer holds; their bodies."""
+    """Fill one queue with as many messages as one answer holds; return their bodies."""
     await cluster.create_topic("t", queues=1)
     return await more(cluster, size_bytes, 0)
 
 
 async def more(cluster: Cluster, size_bytes: int, number: int) -> list[bytes]:
-    """Messages behind those, with other bodies."""
+    """Send further messages with other bodies."""
     bodies = [b"%06d" % (at + number * COUNT) + bytes(size_bytes) for at in range(COUNT)]
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
         await (await producer.send_many([Message(body) for body in bodies]))
@@ -64,7 +64,7 @@ async def more(cluster: Cluster, size_bytes: int, number: int) -> list[bytes]:
 
 
 async def taken_and_done(stub: Any, count: int) -> list[bytes]:
-    """Receive and acknowledge so many messages; each acknowledgement is good."""
+    """Receive and acknowledge `count` messages; each acknowledgement succeeds."""
     bodies: list[bytes] = []
     while len(bodies) < count:
         frames = [one async for one in stub.ReceiveMessage(request(), metadata=METADATA, timeout=20)]
@@ -80,7 +80,7 @@ async def taken_and_done(stub: Any, count: int) -> list[bytes]:
 
 @pytest.fixture
 def untaken(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Queue[CoreCall]":
-    """Calls whose handler has begun to wait until gRPC has taken their frames."""
+    """Calls whose handler waits until gRPC has taken their frames."""
     waiting: asyncio.Queue[CoreCall] = asyncio.Queue()
     wait = CoreCall.all_taken
 
@@ -125,7 +125,7 @@ ENDINGS: list[Ending] = [cut, reset, take_half_and_reset, half_close_and_cut, wa
 async def test_what_was_not_taken_is_anothers_at_once(
     end: Ending, size_bytes: int, tmp_path: Path, untaken: "asyncio.Queue[CoreCall]"
 ) -> None:
-    """However the client breaks off: nothing is lost, nothing counts as done, and the call leaves nothing behind."""
+    """However the client aborts, no message is lost or counted as done, and the call leaves nothing behind."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         bodies = await fill(cluster, size_bytes)
         late = end is wait_for_the_deadline
@@ -145,7 +145,7 @@ async def test_what_was_not_taken_is_anothers_at_once(
 async def test_what_was_not_taken_is_anothers_though_its_client_asked_for_more(
     tmp_path: Path, untaken: "asyncio.Queue[CoreCall]"
 ) -> None:
-    """A client asks each enode on its own: that it asks again, by another attempt, says nothing of what it has."""
+    """A client requests from each enode separately; another request does not prove that it has the messages."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         bodies = await fill(cluster, 100)
         async with deaf_client(cluster.address) as client, grpc.aio.insecure_channel(cluster.address) as channel:
@@ -159,7 +159,7 @@ async def test_what_was_not_taken_is_anothers_though_its_client_asked_for_more(
 
 
 async def test_few_small_messages_are_not_taken_either(tmp_path: Path, untaken: "asyncio.Queue[CoreCall]") -> None:
-    """However little it is: what a shut window holds back was not taken, and nobody's lease on it is renewed."""
+    """Messages behind a closed window are not taken, however few bytes they are, and their lease is not renewed."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         [body, *_] = await fill(cluster, 1)
         one = request()
@@ -175,7 +175,7 @@ async def test_few_small_messages_are_not_taken_either(tmp_path: Path, untaken: 
 
 
 async def test_who_takes_late_gets_everything(tmp_path: Path, untaken: "asyncio.Queue[CoreCall]") -> None:
-    """A window that opens step by step brings the frames, and the messages are that client's."""
+    """A window that opens step by step lets the frames through, and the messages belong to that client."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         await fill(cluster, 100)
         async with deaf_client(cluster.address) as client, grpc.aio.insecure_channel(cluster.address) as channel:
@@ -192,7 +192,7 @@ async def test_who_takes_late_gets_everything(tmp_path: Path, untaken: "asyncio.
 
 
 async def test_popped_messages_that_nobody_took_come_again_when_their_lease_is_over(tmp_path: Path) -> None:
-    """The one answer of a native pop is gone with its connection."""
+    """The single answer of a native pop is lost with its connection."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         bodies = await fill(cluster, 1_900)
         pop = pop_pb2.PopRequest(group="g", topic="t", messages_max=COUNT, invisible_ms=1_500, wait_ms=5_000)
@@ -208,7 +208,7 @@ async def test_popped_messages_that_nobody_took_come_again_when_their_lease_is_o
 
 
 async def test_a_stop_does_not_wait_for_who_takes_nothing(tmp_path: Path, untaken: "asyncio.Queue[CoreCall]") -> None:
-    """The snode stops when its grace is over, gives back what it had, and the next one gives it to who asks."""
+    """The snode stops when its grace expires, releases the messages, and the next snode delivers them."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         bodies = await fill(cluster, 100)
         async with deaf_client(cluster.address) as client:
@@ -222,7 +222,7 @@ async def test_a_stop_does_not_wait_for_who_takes_nothing(tmp_path: Path, untake
 
 
 async def test_tls_changes_nothing(tmp_path: Path, untaken: "asyncio.Queue[CoreCall]") -> None:
-    """Of a client that leaves the port with TLS amid its frames nothing stays either."""
+    """When a client leaves the TLS port during its frames, nothing of it stays either."""
     certificate, key = made_certificate(("localhost",))
     (tmp_path / "c.pem").write_bytes(certificate)
     (tmp_path / "k.pem").write_bytes(key)
@@ -248,7 +248,7 @@ async def test_tls_changes_nothing(tmp_path: Path, untaken: "asyncio.Queue[CoreC
 async def test_those_who_take_nothing_do_not_use_up_the_memory(
     tmp_path: Path, untaken: "asyncio.Queue[CoreCall]"
 ) -> None:
-    """What is held for them counts, so that some are ended when it is too much; who reads gets what those had."""
+    """Memory held for them is counted, so some of them are ended when it is short; readers get their messages."""
     budget_bytes, deaf_count, size_bytes = 32 << 20, 8, 100_000
     settings = {"snode": {"memory_budget_bytes": budget_bytes}}
     async with asyncio.timeout(60), contextlib.AsyncExitStack() as stack:
@@ -262,7 +262,7 @@ async def test_those_who_take_nothing_do_not_use_up_the_memory(
             headers = DEAF | {"x-mq-client-id": f"deaf-{number}"}
             client.call(PATH, request().SerializeToString(), headers=headers)
         for _ in range(budget_bytes * 100 // RESIDENT_PERCENT // (TRANSPORT_COPIES * COUNT * size_bytes)):
-            await untaken.get()  # so many use the memory up
+            await untaken.get()  # this number uses the memory up
         stub = MessagingServiceStub(await stack.enter_async_context(grpc.aio.insecure_channel(cluster.address)))
         got = await taken_and_done(stub, COUNT)
         while not any(1 in client.ended for client in deaf):

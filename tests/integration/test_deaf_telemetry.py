@@ -1,4 +1,4 @@
-"""A client of RocketMQ's protocol that says much on its telemetry stream and reads nothing, over a real connection."""
+"""A client of RocketMQ's protocol that writes much to its telemetry stream and reads nothing, on a real connection."""
 
 import asyncio
 import contextlib
@@ -18,11 +18,11 @@ from ortoo.testing.servers.cluster import open_cluster
 
 METADATA = (("x-mq-client-id", "deaf"), ("x-mq-language", "JAVA"))
 TOPICS = 60
-"""In each settings, so that few answers fill the window that gRPC gives a peer which does not read."""
+"""Number of topics in each settings message, so that few answers fill gRPC's window of a peer that does not read."""
 
 
 def settings() -> TelemetryCommand:
-    """A producer's, with long names, which the snode says again in its answer."""
+    """Settings of a producer with long names, which the snode repeats in its answer."""
     topics = [Resource(name=f"{'t' * 100}{number}") for number in range(TOPICS)]
     return TelemetryCommand(
         settings=d.Settings(client_type=d.ClientType.PRODUCER, publishing=d.Publishing(topics=topics))
@@ -31,7 +31,7 @@ def settings() -> TelemetryCommand:
 
 @pytest.mark.parametrize("count", [2_000, 20_000])
 async def test_its_stream_ends_and_nothing_else(tmp_path: Path, count: int) -> None:
-    """B-003: the snode takes what it can hold and ends the connection, though the peer's writes wait for ever."""
+    """The snode reads up to its limit and ends the connection, though the peer's writes wait forever."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await cluster.create_topic("t", queues=1)
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0)]
@@ -43,13 +43,13 @@ async def test_its_stream_ends_and_nothing_else(tmp_path: Path, count: int) -> N
                     for _ in range(count):
                         await call.write(settings())
 
-            # grpc.aio waits in `write` for as long as the server does not read, and ends the call when the waiting is
-            # called off: so it waits beside.
+            # grpc.aio waits in `write` while the server does not read, and ends the call when the write is cancelled.
+            # The write therefore runs in a task of its own.
             async with Background("client") as background:
                 background.spawn("say", say_all())
                 code = await call.code()
-            # A connection that ends in the middle of a write or of an answer has INTERNAL of the client's own gRPC; a
-            # server's INTERNAL brings its Failure along.
+            # If a connection ends during a write or an answer, the client's own gRPC returns INTERNAL; a server's
+            # INTERNAL would carry its Failure.
             ended = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
             is_clients_own = code is grpc.StatusCode.INTERNAL and not await call.trailing_metadata()
             assert ended or is_clients_own, (code, await call.details())

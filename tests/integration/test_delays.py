@@ -1,4 +1,4 @@
-"""Delayed messages: never before their time, once, recalled for good, through restarts and retention."""
+"""Delayed messages: never early, delivered once, recalled permanently, through restarts and retention."""
 
 import asyncio
 import dataclasses
@@ -18,7 +18,7 @@ DAY_MS = 86_400_000
 
 
 async def delivered(enode: RunningEnode, queue_id: int, count: int) -> list[Message]:
-    """The first messages of a queue of topic 7, when there are so many."""
+    """The first messages of a queue of topic 7, when there are `count`."""
     found: list[Message] = []
     async with asyncio.timeout(20):
         while len(found) < count:
@@ -29,7 +29,7 @@ async def delivered(enode: RunningEnode, queue_id: int, count: int) -> list[Mess
 
 
 async def test_a_message_comes_at_its_time_and_not_before(tmp_path: Path) -> None:
-    """E-079: from the past to a year ahead: delivered in their order as the wall clock passes them, unchanged (G6)."""
+    """E-079: from the past to a year ahead, delivered unchanged and in order as the wall clock passes them (G6)."""
     clock = SteppedClock()
     async with open_lone_enode(tmp_path, topic(7), clock=clock) as enode:
         running, now_ms = enode.running, clock.now_ms()
@@ -49,7 +49,7 @@ async def test_a_message_comes_at_its_time_and_not_before(tmp_path: Path) -> Non
 
 
 async def test_the_clock_set_back_makes_nothing_early(tmp_path: Path) -> None:
-    """What was due before the clock was set back waits for its time by the new one."""
+    """Messages that were due before the clock was set back wait for their time by the new clock."""
     clock = SteppedClock()
     async with open_lone_enode(tmp_path, topic(7), clock=clock) as enode:
         due_ms = clock.now_ms() + 300
@@ -62,7 +62,7 @@ async def test_the_clock_set_back_makes_nothing_early(tmp_path: Path) -> None:
 
 
 async def test_a_recalled_message_never_comes(tmp_path: Path) -> None:
-    """Recalled near and far, staged and not, and after a restart; a second recall says that nothing waits (G6)."""
+    """Recalled near and far, staged and not, and after a restart; a second recall reports that nothing waits (G6)."""
     clock = SteppedClock()
     async with open_lone_enode(tmp_path, topic(7), clock=clock) as enode:
         running, now_ms = enode.running, clock.now_ms()
@@ -81,7 +81,7 @@ async def test_a_recalled_message_never_comes(tmp_path: Path) -> None:
 
 
 async def test_a_batch_sent_again_is_delayed_once(tmp_path: Path) -> None:
-    """A producer's retry answers the same place, before the time and after (G4)."""
+    """A producer's retry gets the same place, before the time and after (G4)."""
     clock = SteppedClock()
     async with open_lone_enode(tmp_path, topic(7), clock=clock) as enode:
         running = enode.running
@@ -97,7 +97,7 @@ async def test_a_batch_sent_again_is_delayed_once(tmp_path: Path) -> None:
 
 
 async def test_a_deleted_topic_takes_its_delayed_messages_along(tmp_path: Path) -> None:
-    """They are forgotten when their time comes, and nothing is stuck behind them."""
+    """They are dropped when their time comes, and nothing is stuck behind them."""
     clock = SteppedClock()
     async with open_lone_enode(tmp_path, topic(7), topic(8, "other"), clock=clock) as enode:
         running = enode.running
@@ -123,7 +123,7 @@ async def test_a_time_too_far_away_is_refused(tmp_path: Path) -> None:
 
 
 async def test_old_segments_go_and_delayed_messages_stay(tmp_path: Path) -> None:
-    """A far message does not pin segments: it is stored again before its segment is deleted, and keeps its id."""
+    """A far message does not pin segments: it is rewritten before its segment is deleted, and keeps its id."""
     clock = SteppedClock()
     small = dataclasses.replace(SMALL_STORE, segment_bytes=64 << 10, retention_bytes=256 << 10, recent_bytes=0)
     async with open_lone_enode(tmp_path, topic(7), clock=clock, store=small) as enode:
@@ -145,7 +145,7 @@ async def test_old_segments_go_and_delayed_messages_stay(tmp_path: Path) -> None
 
 
 async def test_the_client_delays_lists_and_recalls(tmp_path: Path) -> None:
-    """Through snode and wire: receipts carry handles, ids survive the wait, wrong handles are named errors."""
+    """Through snode and wire: receipts carry handles, ids survive the delay, wrong handles are named errors."""
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(30):
         await mq.admin.create_topic("t", queue_count=1)
         due_ms = cluster.clock.now_ms() + 700

@@ -1,4 +1,4 @@
-"""A deleted group lives as a deleted topic does: it can come back for a while, then nothing is kept of it."""
+"""A deleted group behaves like a deleted topic: it can be restored for a while, then its state is removed."""
 
 import asyncio
 import shutil
@@ -17,7 +17,7 @@ COUNT = 10
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """One of each role; the declared group g and the group u, there by use alone, have consumed all of topic t."""
+    """One of each role; the declared group g and the auto-created group u have consumed all of topic t."""
     async with open_cluster(tmp_path) as opened:
         await opened.create_topic("t", queues=1)
         async with connect(opened.address) as mq:
@@ -30,7 +30,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def consumed(mq: Client, group: str, count: int) -> None:
-    """A member of a group acknowledges so many messages and leaves."""
+    """A group member acknowledges `count` messages and leaves."""
     async with asyncio.timeout(20), mq.consumer(group, "t", ConsumerSettings(from_first=True)) as consumer:
         async for message in consumer:
             message.ack()
@@ -40,14 +40,14 @@ async def consumed(mq: Client, group: str, count: int) -> None:
 
 
 def kept(cluster: Cluster) -> list[str]:
-    """The groups of which the enode keeps offsets."""
+    """The groups of which the enode stores offsets."""
     enode = cluster.running["enode-0"]
     assert isinstance(enode, RunningEnode)
     return sorted({group for _, group, _ in enode.store.engine.state.offsets.entries()})
 
 
 async def until(cluster: Cluster, *groups: str) -> None:
-    """Wait until the enode keeps offsets of these groups alone."""
+    """Wait until the enode stores offsets of these groups only."""
     async with asyncio.timeout(20):
         while kept(cluster) != list(groups):
             await cluster.clock.sleep(0.02)
@@ -59,7 +59,7 @@ async def named(mq: Client) -> dict[str, GroupInfo]:
 
 
 async def test_a_deleted_group_comes_back_as_it_was(cluster: Cluster) -> None:
-    """B-085: settings and offsets, over restarts; also when its members have made it anew by using it meanwhile."""
+    """Settings and offsets, over restarts; also when its consumers have recreated it by using it meanwhile."""
     async with connect(cluster.address) as mq, asyncio.timeout(60):
         assert {name: group.by_use for name, group in (await named(mq)).items()} == {"g": False, "u": True}
         await mq.admin.delete_group("g")
@@ -84,13 +84,13 @@ async def test_a_deleted_group_comes_back_as_it_was(cluster: Cluster) -> None:
         assert not (await named(mq))["g"].by_use
         await mq.admin.delete_group("g")
         await mq.admin.groups.update("g", attempts_max=5)
-        with pytest.raises(AlreadyExists, match="declared anew"):
+        with pytest.raises(AlreadyExists, match="declared again"):
             await mq.admin.undelete_group("g")
         assert kept(cluster) == ["g", "u"]
 
 
 async def test_what_is_deleted_after_the_directory_was_restored_goes(cluster: Cluster, tmp_path: Path) -> None:
-    """Enodes and snodes that heard of versions after the backup take what the restored directory says for news."""
+    """Enodes and snodes that know versions newer than the backup still accept the changes of the restored directory."""
     folder, file = cluster.folder / "namesrv", tmp_path / "directory.backup"
     async with connect(cluster.address) as mq, asyncio.timeout(60):
         backup("", folder, file)
@@ -110,9 +110,9 @@ async def test_what_is_deleted_after_the_directory_was_restored_goes(cluster: Cl
 
 
 async def test_nothing_is_kept_of_a_group_whose_deletion_is_due(cluster: Cluster) -> None:
-    """B-085: at once, or when its grace period is over; who comes by its name later begins anew and stays."""
+    """At once, or when its grace period expires; a later group of the same name starts empty and stays."""
     async with connect(cluster.address) as mq, asyncio.timeout(60):
-        await cluster.clock.sleep(0.01)  # a deletion in the millisecond of the last use would leave what was used
+        await cluster.clock.sleep(0.01)  # a deletion in the millisecond of the last use would keep the group
         await mq.admin.delete_group("u", at_once=True)
         await until(cluster, "g")
         assert await mq.admin.list_deleted_groups() == []
@@ -121,7 +121,7 @@ async def test_nothing_is_kept_of_a_group_whose_deletion_is_due(cluster: Cluster
         await consumed(mq, "u", COUNT)
         assert kept(cluster) == ["g", "u"]
         await cluster.close("enode-0")
-        await cluster.open_enode("enode-0")  # it is told again of what was due, and has done it
+        await cluster.open_enode("enode-0")  # it is notified again of the deletion that it has already applied
         await mq.admin.ensure_topic("later")
         assert kept(cluster) == ["g", "u"]
         await cluster.close("namesrv-0")
@@ -131,7 +131,7 @@ async def test_nothing_is_kept_of_a_group_whose_deletion_is_due(cluster: Cluster
             try:
                 await mq.admin.delete_group("g")
                 break
-            except Unavailable:  # the snode has not found the name server's new process yet
+            except Unavailable:  # the snode is not connected to the name server's new process yet
                 await cluster.clock.sleep(0.05)
         await until(cluster, "u")
         assert await mq.admin.list_deleted_groups() == []

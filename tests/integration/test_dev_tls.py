@@ -1,4 +1,4 @@
-"""`ortoo dev` by TLS: where it listens, and whom its certificate convinces."""
+"""`ortoo dev` by TLS: its port, and the clients that trust its certificate."""
 
 import socket
 from pathlib import Path
@@ -8,9 +8,9 @@ from ortoo.client import Message, connect
 
 
 async def test_our_own_client_believes_the_certificate_that_was_made(tmp_path: Path) -> None:
-    """B-107: it is made at the first start, named for this machine, kept over restarts, its key for its owner alone.
+    """It is made at the first start, for this machine, kept over restarts; only its owner can read the key.
 
-    B-141: when it is ready its enode has registered, so that the first topic can be made at once.
+    When `ortoo dev` is ready its enode has registered, so that the first topic can be created at once.
     """
     made: list[bytes] = []
     for _ in range(2):
@@ -27,7 +27,7 @@ async def test_our_own_client_believes_the_certificate_that_was_made(tmp_path: P
 
 
 def test_tls_is_on_the_next_port_unless_that_is_taken() -> None:
-    """A port that somebody else has is no reason not to start."""
+    """A taken port does not prevent the start."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert tls_address_beside(f"127.0.0.1:{port - 1}") == "127.0.0.1:0"

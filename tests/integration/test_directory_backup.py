@@ -1,4 +1,4 @@
-"""Backups of the directory: whole, private, never put over something else. Its page's commands are walked in e2e."""
+"""Backups of the directory: complete, private, never written over another file. Its page's commands are run in e2e."""
 
 import shutil
 import stat
@@ -21,7 +21,7 @@ ENODE = pb.RegisterEnodeRequest(enode=topic_pb2.Enode(name="e", address="h:1", s
 
 
 async def test_everything_is_there_again_in_an_empty_database(tmp_path: Path) -> None:
-    """B-145: taken while the directory is served; topics, groups, deletions, users and id are as they were then."""
+    """Taken while the directory is served; topics, groups, deletions, users and the id are as they were then."""
     file = tmp_path / "directory.backup"
     async with name_server("", tmp_path / "one") as stub:
         await stub.RegisterEnode(ENODE)
@@ -47,9 +47,9 @@ async def test_everything_is_there_again_in_an_empty_database(tmp_path: Path) ->
 
 
 async def test_nothing_that_came_after_a_backup_is_newer_than_what_is_restored(tmp_path: Path) -> None:
-    """Deletions that may have been taken back wait their whole time again; versions and epochs begin above all others.
+    """Deletions that may have been undone wait their whole time again; versions and epochs start above all others.
 
-    Also when the same backup is restored once more, later.
+    This also holds when the same backup is restored once more, later.
     """
     file, known = tmp_path / "directory.backup", []
     async with name_server("", tmp_path / "one") as stub:
@@ -72,7 +72,7 @@ async def test_nothing_that_came_after_a_backup_is_newer_than_what_is_restored(t
 
 
 async def test_what_cannot_be_restored_changes_nothing(tmp_path: Path) -> None:
-    """A served or filled database, a file that was cut, changed, made by a newer version, or is none: each is named."""
+    """A served or filled database, a file that is truncated, changed, newer, or no backup: each is named."""
     file, wrong = tmp_path / "directory.backup", tmp_path / "wrong"
     with pytest.raises(NotFound, match=r"there is no database .*namesrv\.db"):
         backup("", tmp_path / "nowhere", file)
@@ -80,7 +80,7 @@ async def test_what_cannot_be_restored_changes_nothing(tmp_path: Path) -> None:
         await stub.RegisterEnode(ENODE)
         await stub.CreateTopic(pb.CreateTopicRequest(name="t"))
         backup("", tmp_path / "one", file)
-        with pytest.raises(Conflict, match="another name server has"):
+        with pytest.raises(Conflict, match="another name server uses"):
             restore("", tmp_path / "one", file, NEW_ID, NOW_MS)
     with pytest.raises(Conflict, match=r"is not empty: it has .*topics"):
         restore("", tmp_path / "one", file, NEW_ID, NOW_MS)
@@ -89,12 +89,12 @@ async def test_what_cannot_be_restored_changes_nothing(tmp_path: Path) -> None:
     newer = body.replace(b'"schema": "00', b'"schema": "99', 1) + b"\n"
     foreign = body.replace(b'"table": "topics"', b'"table": "things"') + b"\n"
     for data, error, words in (
-        (body + b"\n", DataLoss, "not whole"),
-        (whole.replace(b'"t"', b'"u"'), DataLoss, "not whole"),
+        (body + b"\n", DataLoss, "incomplete or was changed"),
+        (whole.replace(b'"t"', b'"u"'), DataLoss, "incomplete or was changed"),
         (newer + last + b"\n", Unsupported, "use a newer ortoo-namesrv"),
         (foreign + b'{"rows": %d, "crc32c": "%08x"}\n' % (body.count(b"\n"), crc32c(foreign)), Invalid, "things"),
-        (b"something else\n", Invalid, "no backup of a directory"),
-        (b"", Invalid, "no backup of a directory"),
+        (b"something else\n", Invalid, "not a backup of a directory"),
+        (b"", Invalid, "not a backup of a directory"),
     ):
         wrong.write_bytes(data)
         with pytest.raises(error, match=words):
@@ -103,7 +103,7 @@ async def test_what_cannot_be_restored_changes_nothing(tmp_path: Path) -> None:
 
 
 async def test_changes_beside_a_database_that_was_moved_away_are_not_thrown_away(tmp_path: Path) -> None:
-    """SQLite keeps the last changes in a file of its own; a new database beside it would end those of the old one."""
+    """SQLite keeps the last changes in a separate file; a new database beside it would destroy those of the old one."""
     folder, file = tmp_path / "data", tmp_path / "directory.backup"
     async with name_server("", folder) as stub:
         await stub.RegisterEnode(ENODE)
@@ -115,9 +115,9 @@ async def test_changes_beside_a_database_that_was_moved_away_are_not_thrown_away
     (killed / "namesrv.db").rename(killed / "old.db")
     wal = (killed / "namesrv.db-wal").read_bytes()
     assert wal
-    with pytest.raises(Conflict, match=r"namesrv\.db-wal has the last changes of a database that is not here"):
+    with pytest.raises(Conflict, match=r"namesrv\.db-wal has the last changes of a database that was moved away"):
         restore("", killed, file, NEW_ID, NOW_MS)
-    with pytest.raises(Conflict, match="is not here"):
+    with pytest.raises(Conflict, match="that was moved away"):
         async with name_server("", killed):
             pass
     assert (killed / "namesrv.db-wal").read_bytes() == wal
@@ -131,7 +131,7 @@ async def test_changes_beside_a_database_that_was_moved_away_are_not_thrown_away
 
 
 async def test_a_backup_takes_the_place_of_nothing_but_a_backup(tmp_path: Path) -> None:
-    """Above all not of the database, whose path is as long and as easily given."""
+    """In particular it does not overwrite the database, whose path is easily given by mistake."""
     folder, file, note = tmp_path / "data", tmp_path / "directory.backup", tmp_path / "note"
     note.write_text("something else\n")
     async with name_server("", folder) as stub:
@@ -139,7 +139,7 @@ async def test_a_backup_takes_the_place_of_nothing_but_a_backup(tmp_path: Path) 
         await stub.CreateTopic(pb.CreateTopicRequest(name="t"))
         for wrong in (folder / "namesrv.db", note):
             before = wrong.read_bytes()
-            with pytest.raises(Conflict, match="is no backup of a directory; give another file"):
+            with pytest.raises(Conflict, match="is not a backup of a directory; give another file"):
                 backup("", folder, wrong)
             assert wrong.read_bytes() == before
         for _ in range(2):

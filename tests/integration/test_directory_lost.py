@@ -1,4 +1,4 @@
-"""Evidence: whatever becomes of the name server's database, enodes keep what they hold until its deletion is due."""
+"""Proof: whatever happens to the name server's database, enodes keep their messages until a deletion is due."""
 
 import asyncio
 import shutil
@@ -42,7 +42,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def lost(cluster: Cluster, *, kept: Path | None = None) -> None:
-    """Stop the name server and take its database away (to `kept`); start it with another one, new or given."""
+    """Stop the name server and move its database away (to `kept`); start it with another one, new or given."""
     await cluster.close("namesrv-0")
     if kept is not None:
         shutil.move(cluster.folder / "namesrv", kept)
@@ -52,7 +52,7 @@ async def lost(cluster: Cluster, *, kept: Path | None = None) -> None:
 
 
 async def opened_again(cluster: Cluster) -> None:
-    """Start the name server and wait until the enode has followed it and told what it holds, and the snode is known."""
+    """Start the name server; wait until the enode has synchronized with it and the snode is registered."""
     running = await cluster.open_namesrv()
     assert running.address
     has_enode = has_snode = False
@@ -72,13 +72,13 @@ async def stored(mq: Client) -> list[bytes]:
 
 
 async def assert_all_there(mq: Client) -> None:
-    """Every message of t can be read, and the group is where it was."""
+    """Every message of t can be read, and the group has its offset."""
     assert await stored(mq) == BODIES
     assert (await mq.admin.lag("g", "t")).lag_messages == COUNT - CONSUMED
 
 
 async def test_a_lost_database_costs_no_message(cluster: Cluster, tmp_path: Path) -> None:
-    """B-020: with a new database the same name is not made anew but adopted; with the old one put back all is there."""
+    """With a new database the topic is not recreated but adopted; with the old one restored all messages are there."""
     await lost(cluster, kept=tmp_path / "kept")
     async with connect(cluster.address) as mq:
         with pytest.raises(Conflict, match="ortoo topic adopt t"):
@@ -98,7 +98,7 @@ async def test_a_lost_database_costs_no_message(cluster: Cluster, tmp_path: Path
 
 
 async def test_queues_that_a_topic_got_after_the_backup_are_offered(cluster: Cluster, tmp_path: Path) -> None:
-    """An older copy of the directory knows fewer: the others' messages are named, and there when they are taken in."""
+    """An older copy of the directory knows fewer queues. The messages of the others are reported, and adopted."""
     file, folder = tmp_path / "directory.backup", cluster.folder / "namesrv"
     async with connect(cluster.address) as mq:
         count = (await mq.admin.describe_topic("t")).topic.placements[0].read_queue_count
@@ -114,7 +114,7 @@ async def test_queues_that_a_topic_got_after_the_backup_are_offered(cluster: Clu
         assert set(await stored(mq)) < {*BODIES, *MORE}
         deadline_s = asyncio.get_running_loop().time() + 20
         (found,) = await _behind([cluster.address], {}, "", "", deadline_s)
-        assert (found.name, found.serious) == ("unknown topics", True)
+        assert (found.name, found.serious) == ("unregistered topics", True)
         adoption = await mq.admin.adopt_topics("t")
         assert [one.placements[0].read_queue_count for one in adoption.topics] == [count + 4]
         assert set(await stored(mq)) == {*BODIES, *MORE}
@@ -122,7 +122,7 @@ async def test_queues_that_a_topic_got_after_the_backup_are_offered(cluster: Clu
 
 
 async def test_another_topic_of_the_name_stands_beside_what_is_kept(cluster: Cluster) -> None:
-    """B-020: a topic made although one is offered starts empty and ends nothing; adopting says what to do first."""
+    """A topic created although one is offered starts empty and deletes nothing; adopting names the step before it."""
     await lost(cluster)
     made = await cluster.name_service.CreateTopic(pb.CreateTopicRequest(name="t", ignore_offers=True))
     async with connect(cluster.address) as mq:
@@ -138,7 +138,7 @@ async def test_another_topic_of_the_name_stands_beside_what_is_kept(cluster: Clu
 
 
 async def test_topics_that_nobody_touches_outlive_other_topics_and_restarts(cluster: Cluster) -> None:
-    """B-021: three topics of the new directory raise its version above the old one's, and the enode restarts."""
+    """Three topics of the new directory raise its version above the old one's, and the enode restarts."""
     await lost(cluster)
     for name in ("u", "v", "w"):
         await cluster.create_topic(name)
@@ -152,14 +152,14 @@ async def test_topics_that_nobody_touches_outlive_other_topics_and_restarts(clus
 
 
 async def test_from_sqlite_to_postgresql(cluster: Cluster) -> None:
-    """B-022: the doctor names what the new database does not know and the command; after that all is there."""
+    """The doctor names the topics unknown to the new database, and the command; after that all messages are there."""
     async with postgres() as database:
         cluster.settings["namesrv"] = {"database_url": database.url}
         await cluster.close("namesrv-0")
         await opened_again(cluster)
         deadline_s = asyncio.get_running_loop().time() + 20
         (found,) = await _behind([cluster.address], {}, "", "", deadline_s)
-        assert (found.name, found.serious) == ("unknown topics", True)
+        assert (found.name, found.serious) == ("unregistered topics", True)
         assert "ortoo topic adopt t" in found.cure
         async with connect(cluster.address) as mq:
             await mq.admin.adopt_topics()
@@ -169,7 +169,7 @@ async def test_from_sqlite_to_postgresql(cluster: Cluster) -> None:
 
 
 async def test_a_deleted_topic_comes_back_as_it_was(cluster: Cluster) -> None:
-    """Gone for clients at once; back with messages and offsets, also after one of its name was made meanwhile."""
+    """Invisible to clients at once; restored with messages and offsets, even after the name was used meanwhile."""
     async with connect(cluster.address) as mq:
         first = (await mq.admin.describe_topic("t")).topic
         await mq.admin.delete_topic("t")
@@ -184,7 +184,7 @@ async def test_a_deleted_topic_comes_back_as_it_was(cluster: Cluster) -> None:
         listed = [one.topic.topic_id for one in await mq.admin.list_deleted_topics()]
         assert set(listed) == {first.topic_id, second.topic_id}
         await cluster.close("enode-0")
-        await cluster.open_enode("enode-0")  # what is deleted and not due is not offered either
+        await cluster.open_enode("enode-0")  # a deleted topic that is not due is not offered either
         assert await mq.admin.list_offered_topics() == []
         assert await mq.admin.undelete_topic("t", topic_id=first.topic_id) == first
         await assert_all_there(mq)
@@ -193,7 +193,7 @@ async def test_a_deleted_topic_comes_back_as_it_was(cluster: Cluster) -> None:
 
 
 async def test_messages_go_when_the_deletion_is_due_and_not_before(cluster: Cluster) -> None:
-    """The name server says when: when the grace period is over that was promised; then it cannot return."""
+    """The name server decides: when the promised grace period has expired. It cannot be restored afterwards."""
     enode = cluster.running["enode-0"]
     assert isinstance(enode, RunningEnode)
     topic = (await cluster.name_service.GetTopic(pb.GetTopicRequest(name="t"))).topic
@@ -204,7 +204,7 @@ async def test_messages_go_when_the_deletion_is_due_and_not_before(cluster: Clus
     cluster.settings["namesrv"] = {"topic_deletion_grace_ms": 0}
     await opened_again(cluster)
     await seen(cluster, "b")
-    assert enode.store.topic(topic.topic_id) is not None  # its day was promised when it was deleted
+    assert enode.store.topic(topic.topic_id) is not None  # its time was fixed when it was deleted
     await cluster.name_service.UndeleteTopic(pb.UndeleteTopicRequest(name="t"))
     await cluster.name_service.DeleteTopic(pb.DeleteTopicRequest(name="t"))
     await seen(cluster, "c")
@@ -215,6 +215,6 @@ async def test_messages_go_when_the_deletion_is_due_and_not_before(cluster: Clus
 
 
 async def seen(cluster: Cluster, name: str) -> None:
-    """Make a topic and wait until the enode has it: then it has heard of everything before."""
+    """Create a topic and wait until the enode has it: then it has seen all earlier changes."""
     async with connect(cluster.address) as mq:
         await mq.admin.create_topic(name)

@@ -1,4 +1,4 @@
-"""A stop in two stages: first readiness goes red while all is served, then what is open ends."""
+"""A stop in two stages: first readiness turns red while everything is served, then open calls end."""
 
 import asyncio
 from pathlib import Path
@@ -14,7 +14,7 @@ from ortoo.testing.servers.scrape import get
 
 
 async def test_readiness_goes_red_before_anything_ends(tmp_path: Path) -> None:
-    """Health and /readyz say no at once; sends on open connections still work until the delay is over."""
+    """Health and /readyz fail at once; sends on open connections still work until the delay has expired."""
     metrics = f"127.0.0.1:{free_ports(1)[0]}"
     settings = {"snode": {"drain_delay_s": 1.0, "metrics_address": metrics}}
     async with open_cluster(tmp_path, settings=settings) as cluster, Channels() as channels:
@@ -52,7 +52,7 @@ async def test_enode_is_red_while_it_refuses_messages(tmp_path: Path) -> None:
 
 
 async def until(metrics: str, status: int) -> None:
-    """Wait until /readyz says so."""
+    """Wait until /readyz answers that."""
     async with asyncio.timeout(10):
         while (await get(metrics, "/readyz")).status != status:
             pass

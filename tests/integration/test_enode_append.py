@@ -1,4 +1,4 @@
-"""What the Append stream of an enode promises to snodes."""
+"""Guarantees of an enode's Append stream to snodes."""
 
 import asyncio
 import dataclasses
@@ -72,7 +72,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("what", REFUSED)
 async def test_wrong_batch_is_refused_by_field(tmp_path: Path, what: str) -> None:
-    """A batch whose envelope is wrong is Invalid, naming the field, and nothing is stored."""
+    """A batch with a wrong envelope is Invalid, naming the field, and nothing is stored."""
     change, field = REFUSED[what]
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         call = enode.stub.Append()
@@ -85,7 +85,7 @@ async def test_wrong_batch_is_refused_by_field(tmp_path: Path, what: str) -> Non
 
 
 async def test_topic_that_is_just_being_created_is_waited_for(tmp_path: Path) -> None:
-    """Appends that overtake the name server's watch wait for it, keep their order, and are stored."""
+    """Appends that arrive before the name server's watch event wait for it, keep their order, and are stored."""
     async with open_lone_enode(tmp_path) as enode:
         call = enode.stub.Append()
         for number in range(20):
@@ -97,7 +97,7 @@ async def test_topic_that_is_just_being_created_is_waited_for(tmp_path: Path) ->
 
 
 async def test_unknown_topic_does_not_hold_up_others(tmp_path: Path) -> None:
-    """While one item waits in vain for its topic, others are stored; without a name server nobody can say NotFound."""
+    """While one item waits in vain for its topic, others are stored; without a name server it is not NotFound."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         call = enode.stub.Append()
         await call.write(append_request(1, 99, 0, batch_of(b"x")))
@@ -111,7 +111,7 @@ async def test_unknown_topic_does_not_hold_up_others(tmp_path: Path) -> None:
 
 
 async def test_everything_read_before_a_stop_is_answered(tmp_path: Path) -> None:
-    """A server that drains answers what it has begun to store and then ends the stream with OK."""
+    """A draining server answers the requests that it has begun to store and then ends the stream with OK."""
     async with Channels() as channels:
         async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
             call = enode_pb2_grpc.EnodeServiceStub(channels.to(enode.running.address)).Append()

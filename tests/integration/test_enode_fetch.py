@@ -1,4 +1,4 @@
-"""What the FetchBatches stream and the offset calls of an enode promise to snodes."""
+"""Guarantees of an enode's FetchBatches stream and offset calls to snodes."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ BATCH = encode([b"a" * 100] * 10, now_ms=1)
 
 
 async def store(enode: LoneEnode, count: int, queue_id: int = 0) -> None:
-    """Append the batch so many times."""
+    """Append the batch `count` times."""
     call = enode.stub.Append()
     for number in range(count):
         await call.write(append_request(number, TOPIC, queue_id, BATCH))
@@ -29,7 +29,7 @@ async def store(enode: LoneEnode, count: int, queue_id: int = 0) -> None:
 
 
 def read(request_id: int, from_offset: int, **fields: Any) -> pb.FetchBatchesRequest:
-    """A read of queue 0."""
+    """A read request for queue 0."""
     return pb.FetchBatchesRequest(request_id=request_id, topic_id=TOPIC, from_offset=from_offset, **fields)
 
 
@@ -41,7 +41,7 @@ async def answer(call: Any) -> pb.FetchBatchesResponse:
 
 
 async def test_batches_come_back_as_they_were_sent(tmp_path: Path) -> None:
-    """The bytes, the checksum and the counts are the producer's; offsets join up; the limit of bytes is kept."""
+    """The bytes, the checksum and the counts are the producer's; offsets are consecutive. The byte limit is kept."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 20)
         call = enode.stub.FetchBatches()
@@ -70,7 +70,7 @@ async def test_read_inside_a_batch_gets_the_whole_batch(tmp_path: Path) -> None:
 
 
 async def test_waiting_read_is_woken_by_the_next_batch(tmp_path: Path) -> None:
-    """A read at the end waits, other reads of the stream go on, and it is answered when something is stored."""
+    """A read at the end waits while other reads of the stream are answered; it is answered at the next append."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 1)
         call = enode.stub.FetchBatches()
@@ -83,7 +83,7 @@ async def test_waiting_read_is_woken_by_the_next_batch(tmp_path: Path) -> None:
 
 
 async def test_read_at_the_end_without_waiting_is_empty(tmp_path: Path) -> None:
-    """At the end of a queue the answer has no batches and says where to go on."""
+    """At the end of a queue the answer has no batches, and the offset to continue at."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         call = enode.stub.FetchBatches()
         for wait_ms in (0, 1):
@@ -94,7 +94,7 @@ async def test_read_at_the_end_without_waiting_is_empty(tmp_path: Path) -> None:
 
 
 async def test_read_outside_the_queue_names_its_range(tmp_path: Path) -> None:
-    """Before 0 and beyond the end are OUT_OF_RANGE with the range that is stored, and the stream goes on."""
+    """Before 0 and beyond the end are OUT_OF_RANGE with the stored range, and the stream stays open."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 1)
         call = enode.stub.FetchBatches()
@@ -120,7 +120,7 @@ async def test_reads_too_many_are_refused_one_by_one(tmp_path: Path) -> None:
 
 
 async def test_peer_that_does_not_listen_costs_bounded_memory(tmp_path: Path) -> None:
-    """500 reads of 1 MiB whose answers nobody takes: the enode reads 32 MiB ahead and no more (G13)."""
+    """500 reads of 1 MiB whose answers are not read: the enode reads at most 32 MiB ahead (G13)."""
     big = encode([b"z" * 1000] * 1000, now_ms=1)
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         await enode.running.store.append(TOPIC, 0, big)
@@ -137,7 +137,7 @@ async def test_peer_that_does_not_listen_costs_bounded_memory(tmp_path: Path) ->
 
 
 async def test_stop_ends_waiting_reads(tmp_path: Path) -> None:
-    """A stop does not wait for readers that wait; their stream ends with OK."""
+    """A stop does not wait for waiting reads; their stream ends with OK."""
     async with Channels() as channels:
         async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
             call = enode_pb2_grpc.EnodeServiceStub(channels.to(enode.running.address)).FetchBatches()
@@ -149,7 +149,7 @@ async def test_stop_ends_waiting_reads(tmp_path: Path) -> None:
 
 
 async def test_offsets_are_kept_per_group(tmp_path: Path) -> None:
-    """A commit is there after a restart (G10); a group without one has none; a smaller one wins."""
+    """A commit is there after a restart (G10); a group without one has none. A smaller one replaces it."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         offsets = [pb.QueueOffset(queue_id=0, offset=5), pb.QueueOffset(queue_id=3, offset=7)]
         await enode.stub.CommitOffsets(pb.CommitOffsetsRequest(topic_id=TOPIC, group="g", offsets=offsets))
@@ -185,7 +185,7 @@ async def test_wrong_commit_is_refused_by_field(tmp_path: Path, what: str) -> No
 
 
 async def test_deleted_topic_is_gone_and_its_successor_starts_empty(tmp_path: Path) -> None:
-    """A topic created anew under an old name has a new id and no messages; the old id is unknown."""
+    """A recreated topic has a new id and no messages; the old id is unknown."""
     async with open_lone_enode(tmp_path, topic(TOPIC, "t")) as enode:
         await store(enode, 1)
         await enode.give_topics(topic(8, "t", version=3), deleted=("t",), due_topic_ids=[TOPIC], version=3)
@@ -197,7 +197,7 @@ async def test_deleted_topic_is_gone_and_its_successor_starts_empty(tmp_path: Pa
 
 
 async def test_directory_that_lost_its_data_deletes_nothing(tmp_path: Path) -> None:
-    """A snapshot without a topic deletes nothing, be it older or newer than what the enode was told."""
+    """A snapshot without a topic deletes nothing, whether it is older or newer than the enode's last one."""
     async with open_lone_enode(tmp_path, topic(TOPIC, "t", version=50)) as enode:
         await store(enode, 1)
         await enode.give_topics(snapshot=True, version=1)

@@ -1,4 +1,4 @@
-"""The enode tells by grpc.health.v1 whether it takes messages."""
+"""The enode reports by grpc.health.v1 whether it accepts messages."""
 
 import asyncio
 import errno
@@ -22,7 +22,7 @@ SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.Health
 
 
 class TroubledDisk(RealDisk):
-    """A disk that is full, or whose fdatasync fails, when it is told so."""
+    """A disk that can be made full, or made to fail fdatasync."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,12 +30,12 @@ class TroubledDisk(RealDisk):
         self.sync_fails = False
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> RealFile:
-        """Open a file whose fdatasync fails when this disk is told so."""
+        """Open a file whose fdatasync fails while the fault is on."""
         disk = self
 
         class File(RealFile):
             def sync_data(self) -> None:
-                """Fail as told."""
+                """Fail while the fault is on."""
                 if disk.sync_fails:
                     raise OSError(errno.EIO, "told to fail", str(path))
                 super().sync_data()
@@ -44,7 +44,7 @@ class TroubledDisk(RealDisk):
         return File(os.open(path, flags, 0o640), path)
 
     def free_bytes(self, folder: Path) -> int:
-        """As told."""
+        """The space set by the test."""
         return self.free
 
 
@@ -60,7 +60,7 @@ class HealthWatch:
         self._call = watch(health_pb2.HealthCheckRequest(service="ortoo.v1.EnodeService"))
 
     def end(self) -> None:
-        """Stop following; a server waits for those who follow when it stops."""
+        """Stop following; a stopping server waits for its followers."""
         self._call.cancel()
 
     async def until(self, status: int) -> None:
@@ -84,7 +84,7 @@ async def append(enode: LoneEnode) -> pb.AppendResponse:
 
 
 async def liveness(enode: LoneEnode) -> int:
-    """What a liveness probe is told."""
+    """The answer to a liveness probe."""
     check = enode.channels.to(enode.running.address).unary_unary(
         "/grpc.health.v1.Health/Check",
         request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
@@ -96,7 +96,7 @@ async def liveness(enode: LoneEnode) -> int:
 
 
 async def test_full_disk_stops_sends_alone_and_it_resumes(tmp_path: Path) -> None:
-    """While the disk is full, sends are refused and health says so; reads and offsets go on; then it resumes."""
+    """While the disk is full, sends are refused and health is red; reads and offsets work. Then sends resume."""
     disk = TroubledDisk()
     async with (
         lease_giver() as giver,
@@ -129,9 +129,9 @@ async def test_full_disk_stops_sends_alone_and_it_resumes(tmp_path: Path) -> Non
 
 
 async def test_failed_fsync_ends_acknowledging_until_a_restart(tmp_path: Path) -> None:
-    """After an fdatasync failed nothing is acknowledged any more, though it would work again; health says so.
+    """After an fdatasync failed nothing is acknowledged, even if it would work again, and health is red.
 
-    B-142: who restarts processes is told that this one can do its work no more; a full disk heals without that.
+    Liveness also turns red, because only a restart helps. A full disk leaves it green: it recovers without a restart.
     """
     disk = TroubledDisk()
     async with (
@@ -156,7 +156,7 @@ async def test_failed_fsync_ends_acknowledging_until_a_restart(tmp_path: Path) -
 
 
 async def test_ready_is_an_enode_that_others_know(tmp_path: Path) -> None:
-    """B-141: neither without a name server, nor under a name that another one has; one that was known stays ready."""
+    """Not without a name server, nor under a name of another enode; an enode that was ready once stays ready."""
     async with lease_giver() as giver:
         giver.refuses = True
         async with open_lone_enode(
@@ -164,7 +164,7 @@ async def test_ready_is_an_enode_that_others_know(tmp_path: Path) -> None:
         ) as enode:
             watch = HealthWatch(enode)
             await watch.until(NOT_SERVING)
-            assert not (await append(enode)).HasField("failure")  # who knows where it is may go on
+            assert not (await append(enode)).HasField("failure")  # a client that knows its address may continue
             giver.refuses = False
             await watch.until(SERVING)
             giver.refuses = True

@@ -1,4 +1,4 @@
-"""Queue locks over the wire of one enode: who gets them, what they fence, and that they survive."""
+"""Queue locks over the wire of one enode: their grants, the fencing, and their survival."""
 
 import asyncio
 from pathlib import Path
@@ -14,11 +14,11 @@ from ortoo.testing.servers.lone_enode import LoneEnode, append_batches, open_lon
 from ortoo.v1 import enode_pb2, failure_pb2
 
 TOPIC = 7 << 31
-"""Its locks begin with generation 1."""
+"""Its locks start at generation 1."""
 
 
 async def take(enode: LoneEnode, owner: str, *queue_ids: int, session_id: str = "", incarnation: str = "") -> list[int]:
-    """Ask for locks; the generations, 0 where they are refused."""
+    """Request locks; return the generations, 0 where they are refused."""
     wishes = [
         enode_pb2.LockWish(group="g", topic_id=TOPIC, queue_id=queue_id, owner=owner, session_id=session_id or owner)
         for queue_id in queue_ids
@@ -28,7 +28,7 @@ async def take(enode: LoneEnode, owner: str, *queue_ids: int, session_id: str = 
 
 
 async def release(enode: LoneEnode, session_id: str, *queue_ids: int) -> list[bool]:
-    """Give locks back."""
+    """Release locks."""
     wishes = [
         enode_pb2.LockWish(group="g", topic_id=TOPIC, queue_id=queue_id, session_id=session_id)
         for queue_id in queue_ids
@@ -37,7 +37,7 @@ async def release(enode: LoneEnode, session_id: str, *queue_ids: int) -> list[bo
 
 
 async def test_locks_are_granted_one_by_one_and_survive_a_restart(tmp_path: Path) -> None:
-    """E-127, E-129, E-130: a batch gets the free subset, foreign unlocks do nothing, and a restart forgets no owner."""
+    """E-127, E-129, E-130: a batch gets the free subset, foreign unlocks do nothing, and a restart keeps owners."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         assert await take(enode, "a", 0, 1) == [1, 1]
         assert await take(enode, "b", 1, 2) == [0, 1]
@@ -57,7 +57,7 @@ async def test_locks_are_granted_one_by_one_and_survive_a_restart(tmp_path: Path
 
 
 async def test_commits_and_fetches_of_an_older_generation_are_refused(tmp_path: Path) -> None:
-    """Who lost a queue can neither move its offset nor read under its old lock; the new owner can."""
+    """A previous owner can neither move its offset nor read under its old lock; the new owner can."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         await append_batches(enode.running.address, TOPIC, encode([b"x"] * 9, now_ms=1), 1)
         [old] = await take(enode, "a", 0)
@@ -82,7 +82,7 @@ async def test_commits_and_fetches_of_an_older_generation_are_refused(tmp_path: 
 
 
 async def test_a_reset_fences_the_owner_off(tmp_path: Path) -> None:
-    """An operator's order raises the generation: the owner goes on only after it took its lock again."""
+    """An operator's reset raises the generation: the owner continues only after it takes its lock again."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         [generation] = await take(enode, "a", 0)
         reset = [enode_pb2.QueueOffset(queue_id=0, offset=2)]
@@ -98,7 +98,7 @@ async def test_a_reset_fences_the_owner_off(tmp_path: Path) -> None:
 
 
 async def test_a_snode_that_wants_a_lock_hears_when_it_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock that is given back, or whose snode's connection broke, is told at once to the snode that was refused."""
+    """When a lock is released, or its snode disconnects, the snode that was refused is notified at once."""
     monkeypatch.setattr(lock_table, "DETACHED_S", 0.1)
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode, asyncio.timeout(20):
         first: Any = enode.stub.Attach()
@@ -118,7 +118,7 @@ async def test_a_snode_that_wants_a_lock_hears_when_it_is_free(tmp_path: Path, m
 
 
 async def test_a_queue_that_is_not_there_fails_alone(tmp_path: Path) -> None:
-    """Of wishes that came together those for known queues are granted."""
+    """Of requests sent together those for known queues are granted."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         wishes = [
             enode_pb2.LockWish(group="g", topic_id=topic_id, queue_id=0, owner="a", session_id="a")
@@ -130,7 +130,7 @@ async def test_a_queue_that_is_not_there_fails_alone(tmp_path: Path) -> None:
 
 
 async def test_a_group_that_pops_is_told_so_of_every_queue(tmp_path: Path) -> None:
-    """Also of one that is not there: to come again once it is would help nobody."""
+    """Also for unknown queues: a retry, once the queue exists, would not help."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         await enode.running.store.modes.use(TOPIC, "g", Mode.POP)
         wishes = [

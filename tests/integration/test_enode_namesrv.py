@@ -1,4 +1,4 @@
-"""An enode and a name server: registration, copies of topics, and either of them away."""
+"""An enode and a name server: registration, copies of topics, and either of them down."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def alive(cluster: Cluster, name: str, *, expected: bool = True) -> topic_pb2.Enode:
-    """Wait until the name server says that an enode is alive, or not."""
+    """Wait until the name server reports that an enode is alive, or not."""
     async with asyncio.timeout(20):
         while True:
             try:
@@ -52,7 +52,7 @@ async def appended(cluster: Cluster, topic_id: int, queue_id: int = 0) -> pb.App
 
 
 async def test_enode_registers_with_its_address_and_store(pair: Cluster) -> None:
-    """The name server knows the enode's name, the address it serves on, and the id of its store."""
+    """The name server knows the enode's name, its address, and the id of its store."""
     enode = await alive(pair, "enode-0")
     assert enode.address == pair.running["enode-0"].address
     assert enode.store_id
@@ -69,7 +69,7 @@ async def test_new_topic_takes_messages_at_once(pair: Cluster) -> None:
 
 
 async def test_grown_topic_takes_messages_in_its_new_queues(pair: Cluster) -> None:
-    """Queues that UpdateTopic adds can be written at once, and what was stored stays."""
+    """Queues that UpdateTopic adds can be written at once, and stored messages stay."""
     topic = await pair.create_topic("t", queues=1)
     await appended(pair, topic.topic_id)
     await pair.name_service.UpdateTopic(
@@ -80,7 +80,7 @@ async def test_grown_topic_takes_messages_in_its_new_queues(pair: Cluster) -> No
 
 
 async def test_topic_created_anew_starts_empty(pair: Cluster) -> None:
-    """Deleted and created under the same name, a topic has another id, no messages, and the old id is gone."""
+    """Deleted and recreated under the same name, a topic has another id, no messages, and the old id is unknown."""
     old = await pair.create_topic("t")
     await appended(pair, old.topic_id)
     await pair.name_service.DeleteTopic(namesrv_pb2.DeleteTopicRequest(name="t"))
@@ -91,7 +91,7 @@ async def test_topic_created_anew_starts_empty(pair: Cluster) -> None:
 
 
 async def test_deletion_while_the_enode_is_away_is_learnt(pair: Cluster) -> None:
-    """An enode that comes back drops the copies of topics whose deletion became due meanwhile."""
+    """An enode that reconnects drops the copies of topics whose deletion became due meanwhile."""
     topic = await pair.create_topic("t")
     await appended(pair, topic.topic_id)
     await pair.close("enode-0")
@@ -105,7 +105,7 @@ async def test_deletion_while_the_enode_is_away_is_learnt(pair: Cluster) -> None
 
 
 async def test_enode_serves_while_the_name_server_is_away(pair: Cluster) -> None:
-    """Without a name server known topics work, also after a restart of the enode; with it back, news arrive again."""
+    """Without a name server known topics work, also after a restart of the enode; changes arrive once it is back."""
     topic = await pair.create_topic("t")
     await appended(pair, topic.topic_id)
     await pair.close("namesrv-0")
@@ -120,13 +120,13 @@ async def test_enode_serves_while_the_name_server_is_away(pair: Cluster) -> None
 
 
 async def test_clean_stop_gives_the_lease_back(pair: Cluster) -> None:
-    """After an orderly stop the name server says at once that the enode is not alive."""
+    """After a graceful stop the name server reports at once that the enode is not alive."""
     await pair.close("enode-0")
     await alive(pair, "enode-0", expected=False)
 
 
 async def test_enode_started_before_the_name_server_finds_it(tmp_path: Path) -> None:
-    """The order of starting does not matter: an enode that was first registers when the name server comes."""
+    """The order of starting does not matter: an enode that starts first registers when the name server comes."""
     async with open_cluster(tmp_path, snodes=0, settings=HASTE) as cluster:
         await cluster.close("enode-0")
         await cluster.close("namesrv-0")

@@ -1,4 +1,4 @@
-"""The enode as a process: what it accepts, what it refuses to start with, and how it ends."""
+"""The enode as a process: accepted settings, refused starts, and its end."""
 
 import json
 import sys
@@ -30,7 +30,7 @@ async def enode(tmp_path: Path) -> AsyncIterator[RoleProcess]:
 
 
 async def test_kill_and_start_keeps_what_was_acknowledged(enode: RoleProcess) -> None:
-    """Three times kill -9 after acknowledged appends: everything is there, offsets go on densely (G1, G3)."""
+    """Three times kill -9 after acknowledged appends: every message is there, offsets stay dense (G1, G3)."""
     for round_number in range(3):
         await enode.start()
         offsets = await append_batches(enode.address, TOPIC, BATCH, 20)
@@ -52,7 +52,7 @@ async def test_term_ends_it_cleanly(enode: RoleProcess) -> None:
 
 
 async def test_reflection_and_health_are_on(enode: RoleProcess) -> None:
-    """Grpcurl alone finds the service, and its health: no name server knows this one, and it lives (B-141)."""
+    """Grpcurl alone finds the service and its health: alive, though no name server knows it."""
     await enode.start()
     listed = await grpcurl.grpcurl("-plaintext", enode.address, "list")
     assert "ortoo.v1.EnodeService" in listed.out.split()
@@ -65,7 +65,7 @@ async def test_reflection_and_health_are_on(enode: RoleProcess) -> None:
 
 
 async def refused(process: RoleProcess, exit_code: int = EXIT_REFUSED) -> str:
-    """Start a process that must refuse; what it said."""
+    """Start a process that must refuse to start; return its output."""
     with pytest.raises(DidNotStart) as caught:
         await process.start()
     assert caught.value.exit_code == exit_code
@@ -73,7 +73,7 @@ async def refused(process: RoleProcess, exit_code: int = EXIT_REFUSED) -> str:
 
 
 async def test_store_in_use_is_refused(enode: RoleProcess, tmp_path: Path) -> None:
-    """A second process on the same folder says so, ends with 253 and harms nothing (E-010)."""
+    """A second process on the same folder reports that, ends with 253 and harms nothing (E-010)."""
     await enode.start()
     await append_batches(enode.address, TOPIC, BATCH, 1)
     second = RoleProcess("enode", tmp_path / "second", {**enode.environ})
@@ -82,7 +82,7 @@ async def test_store_in_use_is_refused(enode: RoleProcess, tmp_path: Path) -> No
 
 
 async def test_store_of_another_enode_is_refused(enode: RoleProcess) -> None:
-    """A store keeps the name it was made for."""
+    """A store belongs to the enode that created it."""
     enode.environ["NAME"] = "enode-9"
     assert "belongs to enode 'enode-0'" in await refused(enode)
     enode.environ |= {"NAME": "enode-0", "CLUSTER": "other"}
@@ -90,7 +90,7 @@ async def test_store_of_another_enode_is_refused(enode: RoleProcess) -> None:
 
 
 async def test_taken_port_is_refused(enode: RoleProcess, tmp_path: Path) -> None:
-    """B-150: a second process on a taken port names the port and its own setting for it, that of members as well."""
+    """A second process on a taken port names the port and its own setting for it, also for the replication port."""
     await enode.start()
     second = RoleProcess("enode", tmp_path / "second", {"NAMESRV_ADDRESS": NO_NAME_SERVER})
     for setting in ("listen_address", "member_listen_address"):
@@ -116,7 +116,7 @@ WRONG_SETTINGS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("reason", WRONG_SETTINGS)
 async def test_wrong_setting_is_refused_by_name(tmp_path: Path, reason: str) -> None:
-    """What cannot work ends the process with 253 and one line that names the setting; no folder is made."""
+    """An invalid setting ends the process with 253 and one line that names it; no folder is created."""
     process = RoleProcess("enode", tmp_path / "enode", WRONG_SETTINGS[reason])
     said = await refused(process)
     assert reason in said
@@ -130,7 +130,7 @@ async def output(*arguments: str) -> tuple[int, str, str]:
 
 
 async def test_store_is_read_and_checked_without_the_server(enode: RoleProcess) -> None:
-    """`inspect` prints what a killed enode's folder holds, `repair` finds nothing wrong; both explain themselves."""
+    """`inspect` prints the contents of a killed enode's folder, `repair` finds nothing wrong; both have a help text."""
     await enode.start()
     await append_batches(enode.address, TOPIC, BATCH, 3)
     await enode.kill()

@@ -1,4 +1,4 @@
-"""Clients made of protos/ alone, in languages for which there is no client of ours."""
+"""Clients made of protos/ alone, in languages for which this project has no client."""
 
 import asyncio
 import json
@@ -14,27 +14,27 @@ CLIENTS = Path(__file__).parent / "generated_clients"
 NODE_MODULES = ROOT / "tests/official/node/node_modules"
 TIMEOUT_S = 60.0
 NOT_FOUND = 5
-"""gRPC's number of it."""
+"""The number of this status in gRPC."""
 FIRST = {"offset": 0, "attempt": 1, "body": "AP8=", "tag": "urgent", "keys": ["k-1", "k-2"], "of": "bank"}
 SECOND = {"offset": 1, "attempt": 1, "body": "c2Vjb25k", "tag": "", "keys": [], "of": ""}
 
 
 def command(language: str) -> list[str]:
-    """How the client is started; the test is skipped where its toolchain is missing."""
+    """The command that starts the client; the test is skipped where its toolchain is missing."""
     if language == "go":
         built = CLIENTS / "go/.build/client"
         if not built.exists():
-            pytest.skip("NO GO: a client generated in Go was NOT tested; install Go 1.23+ and run `make test`")
+            pytest.skip("NO GO, a client generated in Go was NOT tested; install Go 1.23+ and run `make test`")
         return [str(built)]
     node = shutil.which("node")
     if node is None or not NODE_MODULES.exists():
-        pytest.skip("NO NODE.JS: a client generated in Node.js was NOT tested; install Node.js 18+, then `make test`")
+        pytest.skip("NO NODE.JS, a client generated in Node.js was NOT tested; install Node.js 18+, then `make test`")
     return [node, str(CLIENTS / "node/client.js")]
 
 
 @pytest.mark.parametrize("language", ["go", "node"])
 async def test_a_client_of_the_protos_alone_sends_pops_and_acknowledges(language: str, tmp_path: Path) -> None:
-    """Bytes, tag, keys and properties come as sent; what is given back comes again; nothing is left at the end."""
+    """Bytes, tag, keys and properties arrive unchanged; a nacked message comes again. Nothing is left at the end."""
     words = command(language)
     async with open_cluster(tmp_path) as cluster:
         process = await asyncio.create_subprocess_exec(

@@ -24,7 +24,7 @@ from tests.integration.pull_group import PROMPT, beside, only_queue, send, until
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """One of each role, with the topic one of one queue; a test that hangs ends."""
+    """One of each role, with the topic one of one queue; a test that hangs is ended."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as opened:
         await opened.create_topic("one", queues=1)
         yield opened
@@ -38,7 +38,7 @@ async def mq(cluster: Cluster) -> AsyncIterator[Client]:
 
 
 async def take(consumer: PullConsumer, count: int) -> list[int]:
-    """The next so many offsets, acknowledged."""
+    """The next `count` offsets, acknowledged."""
     offsets: list[int] = []
     while len(offsets) < count:
         batch = await consumer.poll(15_000)
@@ -49,7 +49,7 @@ async def take(consumer: PullConsumer, count: int) -> list[int]:
 
 
 async def test_a_group_goes_back_at_once_and_forward_only_when_forced(cluster: Cluster, mq: Client) -> None:
-    """E-191: the consumer that is connected goes on where it was sent; the answer lists every queue."""
+    """E-191: the connected consumer continues at the new offset. The answer lists every queue."""
     await send(mq, range(20), "one")
     queue = await only_queue(mq, "one")
     async with connect(cluster.address, client_id="a") as own, own.pull_consumer("g", "one", PROMPT) as consumer:
@@ -70,7 +70,7 @@ async def test_a_group_goes_back_at_once_and_forward_only_when_forced(cluster: C
 
 
 async def test_a_group_is_described_when_a_topic_that_its_members_want_is_gone(mq: Client) -> None:
-    """Just then an operator looks: the members, and the progress in the topics that are there."""
+    """A missing topic does not fail the call: it shows the group members, and the progress in the existing topics."""
     await mq.admin.create_topic("going", queue_count=1)
     async with mq.pull_consumer("g", ["one", "going"], PROMPT) as consumer:
         await until(lambda: {queue.topic for queue in consumer.queues} == {"one", "going"})
@@ -81,7 +81,7 @@ async def test_a_group_is_described_when_a_topic_that_its_members_want_is_gone(m
 
 
 async def test_resets_that_cannot_be_are_named(mq: Client) -> None:
-    """E-192: a topic that is not there, a group without offsets, no target and two targets."""
+    """E-192: an unknown topic, a group without offsets, no target and two targets."""
     with pytest.raises(NotFound):
         await mq.admin.groups.reset_offsets("g", "nowhere", offset=0)
     for wrong in ({}, {"offset": 1, "time_ms": 1}):
@@ -90,7 +90,7 @@ async def test_resets_that_cannot_be_are_named(mq: Client) -> None:
 
 
 async def test_a_clone_has_the_offsets_of_its_source(cluster: Cluster, mq: Client) -> None:
-    """E-114: the new group begins where the other one is."""
+    """E-114: the new group starts at the offsets of the other one."""
     await send(mq, range(10), "one")
     async with mq.pull_consumer("g", "one", PROMPT) as consumer:
         await take(consumer, 10)
@@ -102,7 +102,7 @@ async def test_a_clone_has_the_offsets_of_its_source(cluster: Cluster, mq: Clien
 
 
 async def test_a_client_says_what_it_does(cluster: Cluster, mq: Client) -> None:
-    """E-193, E-195: its queues and offsets as it sees them, its stacks; who is not connected is named."""
+    """E-193, E-195: its queues and offsets as the client reports them, its stacks. An unknown client is named."""
     await send(mq, range(10), "one")
     queue = await only_queue(mq, "one")
     async with connect(cluster.address, client_id="a") as own, own.pull_consumer("g", "one", PROMPT) as consumer:
@@ -128,7 +128,7 @@ async def test_a_client_says_what_it_does(cluster: Cluster, mq: Client) -> None:
 
 
 async def test_one_message_is_processed_directly(cluster: Cluster, mq: Client) -> None:
-    """E-157: the handler runs on it at once, and its outcome and duration come back; no offset moves."""
+    """E-157: the handler processes it at once, and its outcome and duration are returned. No offset moves."""
     queue = await only_queue(mq, "one")
     seen: list[tuple[int, bytes]] = []
 
@@ -155,7 +155,7 @@ async def test_one_message_is_processed_directly(cluster: Cluster, mq: Client) -
 
 
 async def test_a_topic_grows(mq: Client) -> None:
-    """Queues are added, and taken from producers alone; consumers share the new ones."""
+    """Queues are added, and removed for producers only; consumers share the new ones."""
     changed = await mq.admin.update_topic("one", read_queue_count=3, write_queue_count=2)
     (placement,) = changed.placements
     assert (placement.read_queue_count, placement.write_queue_count) == (3, 2)
@@ -165,7 +165,7 @@ async def test_a_topic_grows(mq: Client) -> None:
 
 
 async def test_the_blocking_calls_do_the_same(cluster: Cluster, mq: Client) -> None:
-    """Groups and clients are described, changed and moved, and a pushed handler runs in threads, without a loop."""
+    """Groups and clients are described, changed and reset, and a push handler runs in threads."""
     await send(mq, range(10), "one")
 
     def use() -> tuple[list[bytes], int, int, list[str]]:
@@ -190,4 +190,4 @@ async def test_the_blocking_calls_do_the_same(cluster: Cluster, mq: Client) -> N
     seen, threshold, offset, clients = await asyncio.to_thread(use)
     assert seen == [b"%d" % n for n in range(10)]
     assert (threshold, offset) == (9, 2)
-    assert "me" not in clients, "a client that only pushes and asks has no session of its own"
+    assert "me" not in clients, "a client that only pushes and queries has no session of its own"

@@ -1,4 +1,4 @@
-"""An enode of before there were members becomes a set of three while messages are sent to it."""
+"""A store from before replication becomes a set of three replicas while messages are sent to it."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ async def _grows_to(client: Client, stored: list[bytes], count: int) -> None:
 
 
 async def test_a_store_of_one_member_becomes_a_set_of_three_under_load(tmp_path: Path) -> None:
-    """B-045: what b272859 had stored and what is sent meanwhile is at whoever leads when the first one has gone."""
+    """The messages of b272859 and those sent meanwhile are at the leader after the first replica was removed."""
     shutil.copytree(SAMPLE / "enode", tmp_path / "member-1")
     chosen = {"cluster": "sample", "name": "enode-a", "store": STORE, "group_retention_ms": 0}
     addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
@@ -46,7 +46,7 @@ async def test_a_store_of_one_member_becomes_a_set_of_three_under_load(tmp_path:
         members = [await stack.enter_async_context(one_member(cluster, 1, addresses[0], **chosen))]
         await leading(cluster, members)
         while True:
-            with contextlib.suppress(OrtooError):  # the snode has not met the enode yet
+            with contextlib.suppress(OrtooError):  # the snode is not connected to the enode yet
                 await client.admin.ensure_topic("load", queue_count=1)
                 break
             await cluster.clock.sleep(0.05)
@@ -56,7 +56,7 @@ async def test_a_store_of_one_member_becomes_a_set_of_three_under_load(tmp_path:
             member = one_member(cluster, number, addresses[number - 1], **chosen)
             members.append(await stack.enter_async_context(member))
             while True:
-                with contextlib.suppress(OrtooError):  # no name server has heard of the empty disk yet
+                with contextlib.suppress(OrtooError):  # no name server knows the empty disk yet
                     await client.admin.members.add("enode-a", number)
                     break
                 await cluster.clock.sleep(0.05)

@@ -26,7 +26,7 @@ BIG64, BIG32, BIG_MS = (1 << 64) - 1, 1 << 20, 1 << 50
 
 
 def everything() -> RouteChange:
-    """A snapshot of more than 8 MiB, as only an older name server could have let it grow."""
+    """A snapshot of more than 8 MiB, as only an older name server could have stored it."""
     topics = tuple(
         Topic(f"{NAME}{number}", number + 1, 9, Permission.READ_WRITE, (Placement("enode-0", 4, 4),), 1)
         for number in range(TOPICS)
@@ -36,25 +36,25 @@ def everything() -> RouteChange:
 
 
 class Large:
-    """A directory with all of it."""
+    """A directory with this snapshot."""
 
     def __init__(self, change: RouteChange) -> None:
         self._change = change
         self.watches = self
 
     async def follow(self) -> AsyncGenerator[RouteChange, None]:
-        """Everything, and one change."""
+        """The whole directory, and one change."""
         yield self._change
         yield RouteChange(10, deleted_topics=("gone",))
 
 
 async def test_routes_above_the_limit_of_a_message_are_loaded() -> None:
-    """B-088: a watch gives them in parts; joined they are everything, once, and what changes comes after."""
+    """A watch sends them in parts; joined they are the whole directory, each item once, followed by the changes."""
     change = everything()
     directory, none = Large(change), None
     large: Any = directory
     absent: Any = none
-    handlers = service.NameService(large, absent, absent, absent)
+    handlers = service.NameService(large, absent, absent, absent, absent)
     server = GrpcServer(
         "127.0.0.1:0", [(service.NAME, lambda added: add_NameServiceServicer_to_server(handlers, added))]
     )
@@ -70,7 +70,7 @@ async def test_routes_above_the_limit_of_a_message_are_loaded() -> None:
 
 
 def test_an_older_reader_loses_nothing_by_parts() -> None:
-    """B-088: the first part alone says that it is everything; to who does not join them the others are changes."""
+    """Only the first part is marked as a snapshot; a reader that does not join parts takes the others for changes."""
     parts = list(change_to(everything(), with_handle_keys=True))
     assert len(parts) > 8
     assert [part.snapshot for part in parts] == [True] + [False] * (len(parts) - 1)
@@ -81,7 +81,7 @@ def test_an_older_reader_loses_nothing_by_parts() -> None:
 
 @pytest.mark.parametrize("enodes", [1, 3, 40])
 def test_the_bound_counts_no_less_than_what_is_sent(enodes: int) -> None:
-    """B-088: topics and groups with the largest numbers and longest lists are counted as what they take, or more."""
+    """Topics and groups with the largest numbers and longest lists are counted with their size, or more."""
     placements = tuple(Placement(f"enode-{number}", BIG32, BIG32) for number in range(enodes))
     order = tuple(PublishPlace(one.enode, BIG32) for one in placements)
     topic = Topic("t" * 127, BIG64, BIG64, Permission.READ_WRITE, placements, BIG_MS, MessageType.PRIORITY, order)

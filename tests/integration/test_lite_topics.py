@@ -28,7 +28,7 @@ async def served(folder: Path, **settings: Any) -> AsyncIterator[tuple[Cluster, 
 
 
 async def test_each_lite_topic_is_a_queue_of_its_own(tmp_path: Path) -> None:
-    """One message of each is out at a time, over several enodes; each says where it belongs."""
+    """One message of each is in flight at a time, over several enodes; each names its lite topic."""
     async with served(tmp_path, enodes=2) as (_, client):
         assert await client.sync(ADD, "a", "b", "c") == Code.OK
         sent = await client.send(*((name, b"%s%d" % (name.encode(), n)) for n in range(2) for name in "abcx"))
@@ -47,7 +47,7 @@ async def test_each_lite_topic_is_a_queue_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_only_what_is_subscribed_comes_and_the_rest_waits(tmp_path: Path) -> None:
-    """Subscriptions are each client's own; what nobody wanted is there from its beginning for who wants it later."""
+    """Subscriptions belong to a client; messages without a subscriber are kept for later subscribers."""
     async with served(tmp_path) as (_, one):
         other = LiteClient(one.stub, "other")
         await one.send(("a", b"a0"), ("b", b"b0"))
@@ -60,7 +60,7 @@ async def test_only_what_is_subscribed_comes_and_the_rest_waits(tmp_path: Path) 
 
 
 async def test_an_empty_poll_is_woken_by_a_message_and_by_a_subscription(tmp_path: Path) -> None:
-    """Both reach a poll that waits already, long before its time is over."""
+    """Both wake a poll that waits already, long before its timeout."""
     async with served(tmp_path) as (_, client), Background("test") as background:
         await client.send(("b", b"b0"))
         await client.sync(ADD, "a")
@@ -71,7 +71,7 @@ async def test_an_empty_poll_is_woken_by_a_message_and_by_a_subscription(tmp_pat
 
 
 async def test_two_clients_share_a_lite_topic(tmp_path: Path) -> None:
-    """While one has a message of it the other gets none; when the first has left, the other goes on."""
+    """While one has a message of it the other gets none; when the first has left, the other receives the rest."""
     async with served(tmp_path) as (_, one):
         other = LiteClient(one.stub, "other")
         await one.sync(ADD, "a")
@@ -86,7 +86,7 @@ async def test_two_clients_share_a_lite_topic(tmp_path: Path) -> None:
 
 
 async def test_a_suspended_lite_topic_comes_again_as_the_same_attempt(tmp_path: Path) -> None:
-    """Suspending gives the message back uncounted and holds up this lite topic alone."""
+    """Suspending releases the message uncounted and blocks this lite topic only."""
     async with served(tmp_path) as (_, client):
         await client.sync(ADD, "a", "b")
         await client.send(("a", b"a0"))
@@ -124,7 +124,7 @@ async def test_a_suspended_lite_topic_comes_again_as_the_same_attempt(tmp_path: 
 async def test_wrong_subscriptions_are_refused(
     names: list[str], more: dict[str, Any], code: "Code.ValueType", tmp_path: Path
 ) -> None:
-    """Each has its code, and what was subscribed stays."""
+    """Each has its code, and existing subscriptions stay."""
     async with served(tmp_path) as (cluster, client):
         await cluster.create_topic("plain")
         await cluster.create_topic("other", message_type=topic_pb2.MESSAGE_TYPE_LITE)
@@ -136,7 +136,7 @@ async def test_wrong_subscriptions_are_refused(
 
 
 async def test_wrong_messages_are_refused(tmp_path: Path) -> None:
-    """A parent takes nothing but messages of lite topics with a legal name."""
+    """A parent topic accepts only messages of lite topics with a legal name."""
     async with served(tmp_path) as (_, client):
         assert (await client.send(("a.b", b"x"))).status.code == Code.ILLEGAL_LITE_TOPIC
         plain = d.Message(topic=TOPIC, body=b"x", system_properties=d.SystemProperties(message_id="i"))

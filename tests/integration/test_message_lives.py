@@ -19,21 +19,21 @@ EVERYTHING = ConsumerSettings(from_first=True)
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """One of each role, with the topic t of one queue; a test that hangs ends."""
+    """One of each role, with the topic t of one queue; a test that hangs is ended."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as opened:
         await opened.create_topic("t", queues=1)
         yield opened
 
 
 async def _ortoo(cluster: Cluster, *words: str) -> str:
-    """What the command prints."""
+    """The output of a command."""
     outcome = await run(("ortoo", *words), cluster.address)
     assert outcome.exit_code == 0, outcome.error
     return outcome.out
 
 
 async def test_a_groups_back_off_is_used_when_a_message_is_given_back_without_a_delay(cluster: Cluster) -> None:
-    """E-170: the list of the group, changed while its member runs; a delay of the member's own wins."""
+    """E-170: the back-off list of the group, changed while its consumer runs. A delay given by the consumer wins."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
             await producer.send(b"a")
@@ -58,7 +58,7 @@ async def test_a_groups_back_off_is_used_when_a_message_is_given_back_without_a_
 
 
 async def test_a_message_given_back_twice_by_offset_is_copied_once(cluster: Cluster) -> None:
-    """E-171: a client that lost the answer asks again, at once or after a restart; a reset lets it begin anew."""
+    """E-171: a client that lost the answer repeats the call, at once or after a restart. A reset allows a copy."""
     place = topic_pb2.Queue(topic="t", enode="enode-0", queue_id=0)
     request = pull_pb2.SendBackRequest(group="g", queue=place, offsets=[0, 1], delay_level=1)
 
@@ -85,7 +85,7 @@ async def test_a_message_given_back_twice_by_offset_is_copied_once(cluster: Clus
 
 
 async def test_a_message_with_a_dedup_id_is_stored_once(cluster: Cluster) -> None:
-    """G4: also by others, and by the command; a restart forgets nothing; the receipt names the first one."""
+    """G4: also over producers and the command. A restart forgets no id, and the receipt names the first message."""
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
         first = await producer.send_once(b"pay 17", "order-17")
         again = await producer.send_once(b"pay 17 again", "order-17")
@@ -103,7 +103,7 @@ async def test_a_message_with_a_dedup_id_is_stored_once(cluster: Cluster) -> Non
 
 
 async def test_expired_messages_reach_no_group_and_stay_readable(cluster: Cluster) -> None:
-    """Neither pushed nor pulled nor popped; a tail shows them, and so does whoever reads by offset."""
+    """Neither pushed nor pulled nor popped; a tail and reads by offset show them."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
             now_ms = CLOCK.now_ms()
@@ -128,7 +128,7 @@ async def test_expired_messages_reach_no_group_and_stay_readable(cluster: Cluste
 
 
 async def test_a_group_that_pops_is_not_pushed_to_until_an_operator_says_so(cluster: Cluster) -> None:
-    """The second way is refused with what to do; `ortoo group mode` shows and changes it; it takes idle members."""
+    """The second mode is refused with a remedy; `ortoo group mode` shows and changes it. Consumers must be idle."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
             await (await producer.send_many([b"a", b"b"]))
@@ -151,7 +151,7 @@ async def test_a_group_that_pops_is_not_pushed_to_until_an_operator_says_so(clus
 
 
 async def test_a_producer_puts_priorities_where_pops_look_first(cluster: Cluster) -> None:
-    """As RocketMQ's clients do: a queue a level; messages without a priority are the least urgent."""
+    """As RocketMQ's clients do: one queue for each level. Messages without a priority are the least urgent."""
     await cluster.create_topic("urgent", queues=3, message_type=topic_pb2.MESSAGE_TYPE_PRIORITY)
     async with connect(cluster.address) as mq, mq.producer("urgent") as producer:
         sent = [Message(b"0"), *(Message(b"%d" % n, priority=n) for n in (1, 2, 7)), Message(b"0 again", priority=0)]

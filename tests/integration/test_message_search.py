@@ -20,7 +20,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def test_messages_are_found_by_key_on_all_enodes(cluster: Cluster) -> None:
-    """E-213: the newest first, in a time range, at most so many, each whole."""
+    """E-213: the newest first, in a time range, at most `messages_max`, each whole."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
             receipts = [
@@ -45,7 +45,7 @@ async def test_messages_are_found_by_key_on_all_enodes(cluster: Cluster) -> None
 
 
 async def test_a_message_is_found_by_the_id_of_its_receipt_or_its_own(cluster: Cluster) -> None:
-    """E-212: an id made of where the message lies leads there; a chosen one is looked up."""
+    """E-212: an id that encodes the place of a message leads there. A chosen one is looked up."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
             plain = await producer.send(Message(b"plain"))
@@ -59,7 +59,7 @@ async def test_a_message_is_found_by_the_id_of_its_receipt_or_its_own(cluster: C
 
 
 async def test_wrong_searches_are_named(cluster: Cluster) -> None:
-    """Both or none of key and id, too many, an unknown topic."""
+    """Both or none of key and id, too many messages, an unknown topic."""
     async with connect(cluster.address) as mq:
         for wrong in ({}, {"key": "k", "message_id": "i"}):
             with pytest.raises(Invalid, match="key"):
@@ -71,7 +71,7 @@ async def test_wrong_searches_are_named(cluster: Cluster) -> None:
 
 
 async def test_an_enode_that_is_away_is_named(cluster: Cluster) -> None:
-    """What the others have is answered, and who could not be asked is said."""
+    """The results of the other enodes are returned, and the unreachable enode is named."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
             receipts = [await producer.send(Message(b"x", keys=("k",), message_group=f"g-{n}")) for n in range(12)]

@@ -1,4 +1,4 @@
-"""What a running cluster tells Prometheus (E-246)."""
+"""The Prometheus metrics of a running cluster (E-246)."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ ROLES = ("namesrv", "enode", "snode")
 
 @pytest.fixture
 async def addresses() -> dict[str, str]:
-    """Where each role is scraped."""
+    """The metrics address of each role."""
     return {role: f"127.0.0.1:{port}" for role, port in zip(ROLES, free_ports(3), strict=True)}
 
 
@@ -41,7 +41,7 @@ async def metered(tmp_path: Path, addresses: dict[str, str]) -> AsyncIterator[Cl
 
 
 async def test_messages_are_counted_on_their_way(metered: Cluster, addresses: dict[str, str]) -> None:
-    """In and out by topic and group, bytes, pushes, sessions, requests by status: by RocketMQ's names (E-246)."""
+    """In and out by topic and group, bytes, pushes, sessions, requests by status: with RocketMQ's names (E-246)."""
     async with connect(metered.address) as mq:
         await mq.admin.create_topic("t")
         async with mq.producer("t") as producer:
@@ -73,7 +73,7 @@ async def test_messages_are_counted_on_their_way(metered: Cluster, addresses: di
 
 
 async def test_transactions_dead_letters_and_producers_are_counted(metered: Cluster, addresses: dict[str, str]) -> None:
-    """B-146: by RocketMQ's names: what waits for a verdict, what became of it, dead letters, producers."""
+    """With RocketMQ's names: open transactions, their outcomes, dead letters, producers."""
 
     async def undecided(check: TransactionCheck) -> Verdict:
         return Verdict.UNKNOWN
@@ -114,13 +114,13 @@ async def test_refusals_are_counted_by_status(metered: Cluster, addresses: dict[
         return found.get("NOT_FOUND", 0)
 
     async with asyncio.timeout(10):
-        while await refused() < 3:  # a caller hears of its refusal a moment before that is counted
+        while await refused() < 3:  # a caller gets its refusal a moment before that is counted
             await SystemClock().sleep(0.05)
     assert await refused() == 3
 
 
 async def test_deleted_topic_has_no_series(metered: Cluster, addresses: dict[str, str]) -> None:
-    """After a topic is deleted no process tells of it."""
+    """After a topic is deleted no process has a series of it."""
     async with connect(metered.address) as mq:
         await mq.admin.create_topic("t")
         async with mq.producer("t") as producer, mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
@@ -137,7 +137,7 @@ async def test_deleted_topic_has_no_series(metered: Cluster, addresses: dict[str
 
 
 async def test_metrics_are_off_unless_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an address no port is opened for them: the off switch works (E-246)."""
+    """Without an address no port is opened for metrics (E-246)."""
 
     async def must_not_listen(*_: object, **__: object) -> None:
         pytest.fail("something listens")
@@ -147,9 +147,9 @@ async def test_metrics_are_off_unless_asked_for(tmp_path: Path, monkeypatch: pyt
         assert await mq.admin.list_topics() == []
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED: no promtool; install Prometheus")
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED, no promtool; install Prometheus")
 async def test_every_role_satisfies_prometheus(metered: Cluster, addresses: dict[str, str]) -> None:
-    """Prometheus' own tool reads every role's text."""
+    """Prometheus' own tool accepts the output of every role."""
     del metered
     for role in ROLES:
         text = (await get(addresses[role], "/metrics")).body
@@ -176,7 +176,7 @@ async def test_ten_thousand_pairs_are_scraped_quickly(tmp_path: Path) -> None:
         register(metrics, store, SystemClock())
         durations, text = [], ""
         for _ in range(3):
-            begun_s = time.process_time()  # of this process alone: the machine may be busy
+            begun_s = time.process_time()  # in this process alone: the machine may be busy
             text = "".join(chunks(metrics))
             durations.append(time.process_time() - begun_s)
     assert len(families(text)["rocketmq_consumer_lag_messages"]) == 10_000

@@ -25,7 +25,7 @@ from ortoo.testing.servers.scrape import scraped
 
 
 class Receiver(metrics_service_pb2_grpc.MetricsServiceServicer):
-    """Keeps the newest state of every metric: (service, name) to it."""
+    """Stores the newest state of every metric, by (service, name)."""
 
     def __init__(self) -> None:
         self.metrics: dict[tuple[str, str], Any] = {}
@@ -41,7 +41,7 @@ class Receiver(metrics_service_pb2_grpc.MetricsServiceServicer):
         return metrics_service_pb2.ExportMetricsServiceResponse()
 
     async def metric(self, service: str, name: str, value: float) -> Any:
-        """Wait until the first series of a metric has a value; the metric."""
+        """Wait until the first series of a metric has a value; return the metric."""
         async with asyncio.timeout(30):
             while True:
                 found = self.metrics.get((service, name))
@@ -61,7 +61,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 async def test_a_receiver_gets_what_prometheus_scrapes(tmp_path: Path, receiver: Receiver) -> None:
-    """Each role sends sums, gauges and histograms under the same names and labels, and its last word at a stop."""
+    """Each role sends sums, gauges and histograms under the same names and labels, and its last values at a stop."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
     sent = {"metrics_endpoint": f"http://{receiver.address}", "metrics_interval_s": 0.2}
     settings = {role: dict(sent) for role in ("namesrv", "snode")}
@@ -95,7 +95,7 @@ async def test_a_receiver_gets_what_prometheus_scrapes(tmp_path: Path, receiver:
 
 
 async def test_a_receiver_that_is_away_costs_nothing(tmp_path: Path) -> None:
-    """With nobody at the endpoint the cluster serves as ever, and stops."""
+    """Without a receiver at the endpoint the cluster serves as usual, and stops."""
     nowhere = f"http://127.0.0.1:{free_ports(1)[0]}"
     settings = {
         role: {"metrics_endpoint": nowhere, "metrics_interval_s": 0.05} for role in ("namesrv", "enode", "snode")
@@ -107,7 +107,7 @@ async def test_a_receiver_that_is_away_costs_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_stop_sends_behind_what_is_being_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exporter makes a new connection while a receiver is away, which nobody else may be using then."""
+    """While a receiver is down the exporter reconnects; the final export must not use the exporter at the same time."""
     settings = ServiceSettings(name="e", metrics_endpoint="http://127.0.0.1:1", metrics_interval_s=0.0)
     export = MetricsExport("enode", settings, Metrics(), SystemClock())
     exporting, begun, go_on = threading.Lock(), threading.Event(), threading.Timer(0.2, lambda: None)
@@ -128,7 +128,7 @@ async def test_a_stop_sends_behind_what_is_being_sent(monkeypatch: pytest.Monkey
 
 
 def test_a_wrong_endpoint_is_refused() -> None:
-    """What is no URL with host and port is named before anything starts."""
+    """A value that is not a URL with host and port is named before anything starts."""
     for name in ("METRICS_ENDPOINT", "TRACE_ENDPOINT"):
         with pytest.raises(Invalid, match="expected http://host:port"):
             load({f"ORTOO_ENODE_{name}": "collector:4317"})

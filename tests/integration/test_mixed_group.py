@@ -1,4 +1,4 @@
-"""One group with members of both kinds: pushed by the snode, and pulling by themselves."""
+"""One group with consumers of both kinds: push sessions of the snode, and pull consumers."""
 
 import asyncio
 from collections import Counter

@@ -28,7 +28,7 @@ GUARD_S = 20
 
 
 class SteppedClock(SystemClock):
-    """Stands still until the test lets time pass; sleepers then wake once."""
+    """Stands still until the test advances it; sleepers then wake once."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -41,7 +41,7 @@ class SteppedClock(SystemClock):
         await self._step.wait()
 
     def pass_s(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.seconds += seconds
         step, self._step = self._step, asyncio.Event()
         step.set()
@@ -49,7 +49,7 @@ class SteppedClock(SystemClock):
 
 @contextlib.asynccontextmanager
 async def namesrv(folder: Path, clock: SystemClock | None = None, **settings: Any) -> AsyncIterator[NameServiceStub]:
-    """A name server in this process, and a way to talk to it."""
+    """A name server in this process, and a channel to it."""
     chosen = Settings(listen_address="127.0.0.1:0", data_dir=folder, **settings)
     async with asyncio.timeout(GUARD_S), open_namesrv(chosen, clock=clock) as running, Channels() as channels:
         with rpc_errors("name server"):
@@ -57,13 +57,13 @@ async def namesrv(folder: Path, clock: SystemClock | None = None, **settings: An
 
 
 async def register(stub: NameServiceStub, name: str = "e", store_id: str = "s") -> pb.RegisterEnodeResponse:
-    """Announce an enode."""
+    """Register an enode."""
     enode = topic_pb2.Enode(name=name, address="h:1", store_id=store_id)
     return await stub.RegisterEnode(pb.RegisterEnodeRequest(enode=enode))
 
 
 async def test_topic_is_created_shown_changed_and_deleted(tmp_path: Path) -> None:
-    """The life of a topic; created anew it has another id."""
+    """Create, describe, update and delete a topic; after it is created again it has another id."""
     async with namesrv(tmp_path) as stub:
         await register(stub)
         made = (await stub.CreateTopic(pb.CreateTopicRequest(name="t", read_queue_count=8))).topic
@@ -80,7 +80,7 @@ async def test_topic_is_created_shown_changed_and_deleted(tmp_path: Path) -> Non
 
 
 async def test_restart_keeps_topics_and_groups_and_forgets_processes(tmp_path: Path) -> None:
-    """What was answered is there after a restart, and it is the same directory; who is alive is learnt anew."""
+    """Changes that were answered and the directory's id survive a restart; live processes register again."""
     async with namesrv(tmp_path) as stub:
         directory_id = (await register(stub)).directory_id
         assert len(directory_id) == 36
@@ -98,7 +98,7 @@ async def test_restart_keeps_topics_and_groups_and_forgets_processes(tmp_path: P
 
 
 async def test_watch_tells_changes_in_order_and_ends_at_the_stop(tmp_path: Path) -> None:
-    """Everything first, then each change once, with growing versions; the stop ends the stream with OK."""
+    """A snapshot first, then each change once, with growing versions; the stop ends the stream with OK."""
     async with asyncio.timeout(GUARD_S), Channels() as channels:
         settings = Settings(listen_address="127.0.0.1:0", data_dir=tmp_path)
         async with open_namesrv(settings) as running:
@@ -124,7 +124,7 @@ async def test_watch_tells_changes_in_order_and_ends_at_the_stop(tmp_path: Path)
 
 
 async def test_lease_that_is_not_renewed_is_told_as_dead(tmp_path: Path) -> None:
-    """E-023, E-024: after 15 s without a heartbeat watchers learn it, and nothing new is placed there."""
+    """E-023, E-024: after 15 s without a heartbeat watchers are notified, and no queue is placed there."""
     clock = SteppedClock()
     async with namesrv(tmp_path, clock) as stub:
         watch = aiter(stub.WatchRoutes(pb.WatchRoutesRequest()))
@@ -138,7 +138,7 @@ async def test_lease_that_is_not_renewed_is_told_as_dead(tmp_path: Path) -> None
 
 
 async def test_second_snode_without_redis_is_refused(tmp_path: Path) -> None:
-    """The refusal arrives as Conflict and names the setting."""
+    """The refusal is a Conflict and names the setting."""
     async with namesrv(tmp_path) as stub:
         requests = [
             pb.RegisterSnodeRequest(snode=topic_pb2.Snode(name=name, address="h:1"), incarnation="1") for name in "ab"
@@ -151,7 +151,7 @@ async def test_second_snode_without_redis_is_refused(tmp_path: Path) -> None:
 WRONG: dict[str, tuple[str, Any, type[Exception]]] = {
     "unknown topic": ("GetTopic", pb.GetTopicRequest(name="x"), NotFound),
     "unknown topic deleted": ("DeleteTopic", pb.DeleteTopicRequest(name="x"), NotFound),
-    "deleted in a version that is over": ("DeleteTopic", pb.DeleteTopicRequest(name="t", version=1), Conflict),
+    "deleted in an old version": ("DeleteTopic", pb.DeleteTopicRequest(name="t", version=1), Conflict),
     "a time to live without lite topics": ("UpdateTopic", pb.UpdateTopicRequest(name="t", lite_ttl_ms=60_000), Invalid),
     "too short a time to live": (
         "CreateTopic",
@@ -166,7 +166,7 @@ WRONG: dict[str, tuple[str, Any, type[Exception]]] = {
     "too many queues": ("UpdateTopic", pb.UpdateTopicRequest(name="t", read_queue_count=1025), Invalid),
     "fewer read queues": ("UpdateTopic", pb.UpdateTopicRequest(name="t", read_queue_count=3), Invalid),
     "group without name": ("PutGroup", pb.PutGroupRequest(), Invalid),
-    "nobody says goodbye": ("Unregister", pb.UnregisterRequest(), Invalid),
+    "unregister without a name": ("Unregister", pb.UnregisterRequest(), Invalid),
     "enode without name": ("RegisterEnode", pb.RegisterEnodeRequest(), Invalid),
     "snode without name": ("RegisterSnode", pb.RegisterSnodeRequest(), Invalid),
 }
@@ -174,7 +174,7 @@ WRONG: dict[str, tuple[str, Any, type[Exception]]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 async def test_refused_request_stores_nothing(tmp_path: Path, what: str) -> None:
-    """Each is a named error; the directory and its version stay as they were (G11)."""
+    """Each is a named error; the directory and its version are unchanged (G11)."""
     method, request, kind = WRONG[what]
     async with namesrv(tmp_path) as stub:
         await register(stub)
@@ -186,7 +186,7 @@ async def test_refused_request_stores_nothing(tmp_path: Path, what: str) -> None
 
 
 async def test_watchers_are_limited(tmp_path: Path) -> None:
-    """One watcher too many is refused, the others stay."""
+    """A watcher above the limit is refused; the others continue."""
     async with namesrv(tmp_path, watchers_max=1) as stub:
         watch = aiter(stub.WatchRoutes(pb.WatchRoutesRequest()))
         await anext(watch)
@@ -197,9 +197,9 @@ async def test_watchers_are_limited(tmp_path: Path) -> None:
 
 
 async def test_second_name_server_on_the_same_file_is_refused(tmp_path: Path) -> None:
-    """It says who has the file and what to do; when the first has ended, it may."""
+    """The error names the owner of the file and a remedy; after the first has ended, the second may start."""
     async with namesrv(tmp_path):
-        with pytest.raises(Conflict, match="another name server has"):
+        with pytest.raises(Conflict, match="another name server uses"):
             async with namesrv(tmp_path):
                 pass
     async with namesrv(tmp_path):
@@ -207,7 +207,7 @@ async def test_second_name_server_on_the_same_file_is_refused(tmp_path: Path) ->
 
 
 async def test_newer_schema_and_damaged_file_are_refused(tmp_path: Path) -> None:
-    """Neither is touched; each refusal says what to do."""
+    """Neither is touched; each refusal names a remedy."""
     async with namesrv(tmp_path):
         pass
     with contextlib.closing(sqlite3.connect(tmp_path / "namesrv.db")) as database:
@@ -217,13 +217,13 @@ async def test_newer_schema_and_damaged_file_are_refused(tmp_path: Path) -> None
         async with namesrv(tmp_path):
             pass
     (tmp_path / "namesrv.db").write_bytes(b"this is no database at all" * 1000)
-    with pytest.raises(DataLoss, match="put a copy of it back"):
+    with pytest.raises(DataLoss, match="restore a copy of it"):
         async with namesrv(tmp_path):
             pass
 
 
 async def refused(exit_code: int, **environ: str) -> str:
-    """Run the process, which must end with this code; what it said."""
+    """Run the process, which must end with this code; return its output."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
     async with asyncio.timeout(GUARD_S):
         code, _, error = await outcome(sys.executable, "-m", "ortoo.namesrv", env=clean | environ)
@@ -232,7 +232,7 @@ async def refused(exit_code: int, **environ: str) -> str:
 
 
 async def test_process_refuses_a_taken_port(tmp_path: Path) -> None:
-    """The port is named."""
+    """The error names the port."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         said = await refused(
@@ -245,5 +245,5 @@ async def test_process_refuses_a_taken_port(tmp_path: Path) -> None:
 
 
 async def test_process_refuses_an_unknown_setting() -> None:
-    """The nearest known setting is named."""
+    """The error names the most similar setting."""
     assert "did you mean ORTOO_NAMESRV_DATA_DIR?" in await refused(EXIT_REFUSED, ORTOO_NAMESRV_DATADIR="x")

@@ -1,4 +1,4 @@
-"""Name servers whose clocks differ, over one PostgreSQL: what is promised for a time lasts that time."""
+"""Name servers with different clocks over one PostgreSQL: grace periods last their whole time."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ DAY_MS = 86_400_000
 
 
 class WrongClock(SystemClock):
-    """One that is so many days ahead, or behind."""
+    """A clock that is `days` ahead, or behind."""
 
     def __init__(self, days: int) -> None:
         self._days = days
@@ -28,7 +28,7 @@ class WrongClock(SystemClock):
 
 
 async def directory(catalog: Catalog, days: int) -> Directory:
-    """A name server's directory with such a clock, as it is when it starts."""
+    """The directory of a name server with such a clock, as it is after its start."""
     return Directory(
         catalog,
         await catalog.contents(),
@@ -43,7 +43,7 @@ async def directory(catalog: Catalog, days: int) -> Directory:
 
 @pytest.mark.parametrize("days", [3, -3])
 async def test_a_clock_that_is_wrong_ends_no_deletion_early(days: int, tmp_path: Path) -> None:
-    """G15: nobody can bring back what an enode dropped, so the database's clock says when a deletion is due."""
+    """G15: data that an enode dropped cannot be restored, so the database's clock decides when a deletion is due."""
     async with postgres() as server:
         catalog = await Catalog.open(server.url, tmp_path, "00000000-0000-4000-8000-000000000001")
         deleting = await directory(catalog, min(days, 0))

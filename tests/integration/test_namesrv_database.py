@@ -1,4 +1,4 @@
-"""The name server's database: migrations, PostgreSQL, several name servers over one, exclusive rights."""
+"""The name server's database: migrations, PostgreSQL, several name servers on one database, exclusive rights."""
 
 import asyncio
 import contextlib
@@ -36,14 +36,14 @@ async def database() -> AsyncIterator[Postgres]:
 
 
 async def register(*stubs: NameServiceStub) -> None:
-    """Announce one enode at each of them."""
+    """Register one enode at each of them."""
     enode = topic_pb2.Enode(name="e", address="h:1", store_id="s")
     for stub in stubs:
         await stub.RegisterEnode(pb.RegisterEnodeRequest(enode=enode))
 
 
 async def until_known(stub: NameServiceStub, name: str) -> topic_pb2.Topic:
-    """Wait until a name server knows a topic."""
+    """Wait until a name server has a topic."""
     async with asyncio.timeout(10):
         while True:
             try:
@@ -54,7 +54,7 @@ async def until_known(stub: NameServiceStub, name: str) -> topic_pb2.Topic:
 
 
 def old_database(folder: Path) -> Path:
-    """A database as it was made before there were migrations, with a topic and a group."""
+    """A database as it was before migrations existed, with a topic and a group."""
     file = folder / "namesrv.db"
     with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.executescript(
@@ -77,12 +77,12 @@ def old_database(folder: Path) -> Path:
 
 
 async def test_newest_migration_is_what_the_code_knows() -> None:
-    """The head of the scripts is the revision that new databases are marked with."""
+    """The last script has the revision that new databases get."""
     assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [schema.HEAD]
 
 
 async def test_old_database_is_migrated_and_keeps_its_topics(tmp_path: Path) -> None:
-    """A database from before migrations gets every change; its content and its version stay."""
+    """A database from before migrations gets every change; its contents and its version are kept."""
     file = old_database(tmp_path)
     async with name_server("", tmp_path) as stub:
         assert (await stub.GetTopic(pb.GetTopicRequest(name="old"))).topic.topic_id == 42
@@ -94,7 +94,7 @@ async def test_old_database_is_migrated_and_keeps_its_topics(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 async def test_migrated_and_new_databases_are_alike(kind: str, tmp_path: Path, database: Postgres) -> None:
-    """All migrations one after another give the tables that a new database is made with, on both databases."""
+    """All migrations in sequence give the tables of a new database, on both databases."""
     url = database.url if kind == "postgresql" else f"sqlite:///{tmp_path / 'a.db'}"
     engine = sa.create_engine(url)
 
@@ -111,7 +111,7 @@ async def test_migrated_and_new_databases_are_alike(kind: str, tmp_path: Path, d
 
 
 async def test_two_name_servers_share_one_directory(tmp_path: Path, database: Postgres) -> None:
-    """What is stored through one is served by the other within a moment, watchers included; versions never fork."""
+    """Changes stored through one are served by the other within a moment, also to watchers; versions never fork."""
     async with (
         name_server(database.url, tmp_path / "a") as a,
         name_server(database.url, tmp_path / "b") as b,
@@ -137,7 +137,7 @@ async def test_two_name_servers_share_one_directory(tmp_path: Path, database: Po
 
 
 async def test_database_away_is_told_and_forgotten(tmp_path: Path, database: Postgres) -> None:
-    """While PostgreSQL is away topics are served and changes are refused with the reason; then all goes on."""
+    """While PostgreSQL is down topics are served and changes are refused with the reason; then they work again."""
     async with name_server(database.url, tmp_path) as stub, asyncio.timeout(60):
         await register(stub)
         await stub.CreateTopic(pb.CreateTopicRequest(name="before"))
@@ -151,7 +151,7 @@ async def test_database_away_is_told_and_forgotten(tmp_path: Path, database: Pos
 
 
 async def test_name_server_waits_for_its_database(tmp_path: Path, database: Postgres) -> None:
-    """Started before PostgreSQL it becomes ready when that is there."""
+    """A name server started before PostgreSQL becomes ready when the database is up."""
     await database.stop()
     opening = name_server(database.url, tmp_path)
     starting = asyncio.ensure_future(opening.__aenter__())  # noqa: TID251  # entered beside us
@@ -166,7 +166,7 @@ async def test_name_server_waits_for_its_database(tmp_path: Path, database: Post
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 async def test_right_has_one_owner_and_epochs_grow(kind: str, tmp_path: Path, database: Postgres) -> None:
-    """Renewing keeps the epoch; a new owner gets a larger one, only when the old reign ended; old ones are fenced."""
+    """Renewing keeps the epoch; a new owner gets a larger one, after the old lease ended. Old owners are fenced."""
     resource = str(tmp_path)
     async with name_server(database.url if kind == "postgresql" else "", tmp_path) as stub:
 
@@ -196,7 +196,7 @@ async def test_right_has_one_owner_and_epochs_grow(kind: str, tmp_path: Path, da
 
 
 async def test_right_is_granted_once_by_two_name_servers(tmp_path: Path, database: Postgres) -> None:
-    """Of twenty who ask two name servers at once for a right that nobody ever had, one gets it."""
+    """Of twenty simultaneous requests at two name servers for a right without an owner, one gets it."""
     async with name_server(database.url, tmp_path / "a") as a, name_server(database.url, tmp_path / "b") as b:
 
         async def acquire(stub: NameServiceStub, owner: str) -> int:
@@ -212,7 +212,7 @@ async def test_right_is_granted_once_by_two_name_servers(tmp_path: Path, databas
 
 
 async def test_a_directory_keeps_its_id_whoever_serves_it(tmp_path: Path, database: Postgres) -> None:
-    """Two name servers that open an empty database at once give the same id, and so does one that comes later."""
+    """Two name servers that open an empty database at once return the same id, and so does a later one."""
     both = [name_server(database.url, tmp_path) for _ in range(2)]
     async with both[0] as a, both[1] as b:
         await register(a, b)
@@ -224,7 +224,7 @@ async def test_a_directory_keeps_its_id_whoever_serves_it(tmp_path: Path, databa
 
 
 async def test_what_a_newer_name_server_keeps_stays(tmp_path: Path) -> None:
-    """B-028: columns and numbers of enums that are not known outlive changes; such a number is shown as unspecified."""
+    """Unknown columns and enum numbers survive changes; such a number is shown as unspecified."""
     file = tmp_path / "namesrv.db"
     async with name_server("", tmp_path) as stub:
         await register(stub)

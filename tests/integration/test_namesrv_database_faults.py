@@ -1,4 +1,4 @@
-"""What the name server says when its database fails, and that only damaged data are called so."""
+"""The name server's errors when its database fails; only damaged data are reported as data loss."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -19,7 +19,7 @@ from tests.e2e.deaf_relay import deaf_relay
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Fault = Callable[[Transaction, int], None]
-"""What happens in a transaction that is run for the nth time."""
+"""A fault in the nth run of a transaction."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -31,7 +31,7 @@ async def database() -> AsyncIterator[Postgres]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def catalog(database: Postgres, tmp_path: Path) -> AsyncIterator[Catalog]:
-    """A catalog over it, without groups."""
+    """A catalog over the database, without groups."""
     _sql(database, "drop schema public cascade; create schema public")
     opened = await Catalog.open(database.url, tmp_path, "d")
     yield opened
@@ -39,7 +39,7 @@ async def catalog(database: Postgres, tmp_path: Path) -> AsyncIterator[Catalog]:
 
 
 def _sql(database: Postgres, text: str) -> None:
-    """Something that somebody else does."""
+    """Run a statement of another session."""
     writable = {"options": "-c default_transaction_read_only=off"}
     engine = sa.create_engine(database.url, isolation_level="AUTOCOMMIT", connect_args=writable)
     with engine.connect() as connection:
@@ -52,7 +52,7 @@ def _group(name: str) -> Group:
 
 
 async def _put(catalog: Catalog, name: str, fault: Fault = lambda *_: None) -> int:
-    """Store a group; returns how often the transaction was run."""
+    """Store a group; return the number of runs of the transaction."""
     runs = 0
 
     def decide(transaction: Transaction) -> tuple[int, bool]:
@@ -74,11 +74,11 @@ def _pid(transaction: Transaction) -> int:
 
 
 async def test_a_read_only_primary_is_unavailable(catalog: Catalog, database: Postgres) -> None:
-    """Rule 3: nothing is lost there, so nobody is told so; when it takes changes again they are stored."""
+    """No data are lost, so the error does not report a loss; once the database is writable they are stored."""
     _sql(database, "alter database postgres set default_transaction_read_only = on")
     try:
         catalog._engine.dispose()
-        with pytest.raises(Unavailable, match="read-only: let database_url lead to the primary"):
+        with pytest.raises(Unavailable, match="read-only: set database_url to the primary"):
             await _put(catalog, "a")
     finally:
         _sql(database, "alter database postgres set default_transaction_read_only = off")
@@ -90,7 +90,7 @@ async def test_a_read_only_primary_is_unavailable(catalog: Catalog, database: Po
 async def test_a_connection_that_is_lost_before_the_commit_costs_a_second_run(
     catalog: Catalog, database: Postgres
 ) -> None:
-    """Rule 3: the backend is ended amid the transaction: nothing was stored, so it is run again, and stored once."""
+    """The backend is ended during the transaction. Nothing was stored, so it runs again and is stored once."""
 
     def fault(transaction: Transaction, run: int) -> None:
         if run == 1:
@@ -101,7 +101,7 @@ async def test_a_connection_that_is_lost_before_the_commit_costs_a_second_run(
 
 
 async def test_a_connection_that_is_always_lost_is_unavailable_soon(catalog: Catalog, database: Postgres) -> None:
-    """Rule 3: the tries are bounded, and none of them stored anything."""
+    """The number of retries is limited, and none of them stored anything."""
     with pytest.raises(Unavailable, match="database failed"):
         await _put(catalog, "c", lambda it, _: _sql(database, f"select pg_terminate_backend({_pid(it)})"))
     assert await _names(catalog) == set()
@@ -110,7 +110,7 @@ async def test_a_connection_that_is_always_lost_is_unavailable_soon(catalog: Cat
 async def test_a_connection_that_is_lost_at_the_commit_leaves_the_outcome_unknown(
     catalog: Catalog, database: Postgres
 ) -> None:
-    """Rule 3: nobody knows whether the commit arrived, so it is not run again, and the client is told exactly that."""
+    """It is unknown whether the commit arrived, so it is not repeated, and the client gets exactly that error."""
     pids: list[int] = []
 
     def at_commit(connection: sa.Connection) -> None:
@@ -132,7 +132,7 @@ async def test_a_connection_that_is_lost_at_the_commit_leaves_the_outcome_unknow
 async def test_a_database_that_says_nothing_more_is_given_up_and_found_again(
     database: Postgres, tmp_path: Path
 ) -> None:
-    """Rule 3: one that is frozen ends no statement by its own clock, and would hold the threads for good."""
+    """A frozen database does not time out its own statements, and would hold the threads permanently."""
     _sql(database, "drop schema public cascade; create schema public")
     async with deaf_relay(f"127.0.0.1:{database.port}") as relay, asyncio.timeout(60):
         port = relay.address.rpartition(":")[2]
@@ -153,7 +153,7 @@ async def test_a_database_that_says_nothing_more_is_given_up_and_found_again(
 
 
 async def test_concurrent_changes_are_run_again(catalog: Catalog, database: Postgres) -> None:
-    """Rule 3: a unique violation and a serialization failure are somebody else's change: the decision is made anew."""
+    """A unique violation and a serialization failure come from concurrent changes: the decision is repeated."""
 
     def unique(transaction: Transaction, run: int) -> None:
         if run == 1:
@@ -175,7 +175,7 @@ async def test_concurrent_changes_are_run_again(catalog: Catalog, database: Post
 
 @pytest.mark.parametrize(("state", "error"), [("53100", Unavailable), ("42P01", Unavailable), ("XX001", DataLoss)])
 async def test_only_damaged_data_are_called_damaged(state: str, error: type[Exception], catalog: Catalog) -> None:
-    """Rule 3: a full disk or a missing table is no loss of data; a damaged page is."""
+    """A full disk or a missing table is no loss of data, and a damaged page is."""
 
     def fault(transaction: Transaction, run: int) -> None:
         transaction._connection.execute(
@@ -188,7 +188,7 @@ async def test_only_damaged_data_are_called_damaged(state: str, error: type[Exce
 
 
 async def test_sqlite_damage_is_data_loss_and_a_full_disk_is_not(tmp_path: Path) -> None:
-    """Rule 3: the same for a file: a page limit stands for the full disk, garbage for the damage."""
+    """For a file, a page limit is used as the full disk, and garbage as the damage."""
     catalog = await Catalog.open("", tmp_path, "d")
 
     def full(transaction: Transaction, run: int) -> None:

@@ -1,4 +1,4 @@
-"""Members report to name servers, which propose who leads: over SQLite and PostgreSQL, alone and two over one."""
+"""Replicas report to name servers, which propose the leader: over SQLite and PostgreSQL, alone and two over one."""
 
 import asyncio
 import contextlib
@@ -32,18 +32,18 @@ async def database() -> AsyncIterator[Postgres]:
 
 @dataclass
 class ThreeMembers:
-    """The members of an enode of a name of its own, as they would report."""
+    """The replicas of a uniquely named enode, and their reports."""
 
     enode: str
     epoch: int = 0
     said: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def id(self, number: int) -> pb.MemberId:
-        """A member and its disk."""
+        """The id of a replica and its disk."""
         return pb.MemberId(number=number, disk=f"disk-{number}")
 
     async def report(self, stub: NameServiceStub, number: int, **said: Any) -> pb.ReportMemberResponse:
-        """One member says what it is. Errors: as the name server says."""
+        """Report one replica. Errors: those of the name server."""
         request = pb.ReportMemberRequest(
             enode=self.enode,
             set_id=f"set of {self.enode}",
@@ -61,7 +61,7 @@ class ThreeMembers:
             return await stub.ReportMember(request, timeout=5)
 
     async def all_silent(self, stub: NameServiceStub, *, but: int = 0) -> pb.Proposal:
-        """All hear nobody; what the last one is answered."""
+        """All replicas report that they reach no leader; return the last answer."""
         answers = [await self.report(stub, number, is_leader_silent=True) for number in (1, 2, 3) if number != but]
         return answers[-1].proposal
 
@@ -70,7 +70,10 @@ class ThreeMembers:
 async def test_the_longest_log_is_proposed_and_a_higher_epoch_later(
     kind: str, tmp_path: Path, database: Postgres
 ) -> None:
-    """Two of three are enough; after a start of the name server the epochs go on; a reported epoch lifts them."""
+    """Two of three suffice.
+
+    After a restart of the name server the epochs keep growing; a higher reported epoch raises them.
+    """
     url, members = database.url if kind == "postgresql" else "", ThreeMembers("first")
     async with name_server(url, tmp_path) as stub:
         first = await members.all_silent(stub, but=1)
@@ -88,7 +91,7 @@ async def test_the_longest_log_is_proposed_and_a_higher_epoch_later(
 
 @KINDS
 async def test_two_that_decide_at_once_store_one(kind: str, tmp_path: Path, database: Postgres) -> None:
-    """Of many reports at once, at each name server, one proposal comes; its epoch is one more."""
+    """Many simultaneous reports at each name server lead to a single proposal; its epoch is one more."""
     members = ThreeMembers("at-once")
     url = database.url if kind == "postgresql" else ""
     async with contextlib.AsyncExitStack() as opened:
@@ -108,7 +111,7 @@ async def test_two_that_decide_at_once_store_one(kind: str, tmp_path: Path, data
 
 
 async def test_a_hand_over_is_told_to_who_waits_for_it(tmp_path: Path) -> None:
-    """A leader names its successor; the answer of one that hears nobody waits for that."""
+    """A leader names its successor; the report of a replica that reaches no leader waits for that."""
     members = ThreeMembers("handing", epoch=1)
     async with name_server("", tmp_path) as stub:
         for number in (1, 2, 3):
@@ -122,7 +125,7 @@ async def test_a_hand_over_is_told_to_who_waits_for_it(tmp_path: Path) -> None:
 
 
 async def test_routes_name_the_leader_and_all_members(tmp_path: Path) -> None:
-    """A newer epoch moves the enode's address; a follower that is away is told as such; old reigns change nothing."""
+    """A newer epoch moves the enode's address; an unreachable follower is marked. Old epochs change nothing."""
     members = ThreeMembers("routed", epoch=1)
     async with name_server("", tmp_path, member_lease_s=1.0) as stub, asyncio.timeout(30):
         for number in (1, 2, 3):
@@ -148,7 +151,7 @@ async def test_routes_name_the_leader_and_all_members(tmp_path: Path) -> None:
         told = await enode()
         assert (told.address, told.epoch) == ("127.0.0.1:2", 2)
         old = topic_pb2.Enode(name="routed", address="127.0.0.1:1", store_id="set of routed", epoch=1)
-        with pytest.raises(OrtooError, match="which is over"), rpc_errors("name server"):
+        with pytest.raises(OrtooError, match="which has ended"), rpc_errors("name server"):
             await stub.RegisterEnode(namesrv_pb2.RegisterEnodeRequest(enode=old))
         await stub.Unregister(namesrv_pb2.UnregisterRequest(enode="routed", epoch=1))
         registered = topic_pb2.Enode(name="routed", address="127.0.0.1:2", store_id="set of routed", epoch=2)
@@ -162,7 +165,7 @@ async def test_routes_name_the_leader_and_all_members(tmp_path: Path) -> None:
 
 
 async def test_members_are_listed_and_elected(tmp_path: Path) -> None:
-    """An operator sees who is how far behind, and elects where nobody leads; otherwise hears what to do."""
+    """An operator sees the lag of each replica, and elects a missing leader; otherwise the error names a remedy."""
     members = ThreeMembers("listed", epoch=1)
     async with name_server("", tmp_path) as stub:
         with pytest.raises(NotFound), rpc_errors("name server"):
@@ -177,11 +180,11 @@ async def test_members_are_listed_and_elected(tmp_path: Path) -> None:
             (3, 0, True),
         ]
         chosen = admin_pb.ElectMemberRequest(enode="listed", member=pb.MemberId(number=2))
-        with pytest.raises(Conflict, match="hand over"), rpc_errors("name server"):
+        with pytest.raises(Conflict, match="transfer leadership"), rpc_errors("name server"):
             await stub.ElectMember(chosen)
         await members.report(stub, 1, is_leader_silent=True, tail=pb.LogTail(epoch=1, position=1000))
         await members.report(stub, 2, is_leader_silent=True)
-        with pytest.raises(Conflict, match="elect member 3"), rpc_errors("name server"):
+        with pytest.raises(Conflict, match="elect replica 3"), rpc_errors("name server"):
             await stub.ElectMember(chosen)
         await members.report(stub, 3, is_leaving=True)
         with rpc_errors("name server"):
@@ -193,7 +196,7 @@ async def test_members_are_listed_and_elected(tmp_path: Path) -> None:
 async def test_a_database_that_is_away_delays_no_report_and_lets_nobody_take_over(
     tmp_path: Path, database: Postgres
 ) -> None:
-    """Reports are answered with what is known; when it is back, a leader is proposed again."""
+    """Reports are answered from memory; when the database is back, a leader is proposed again."""
     members = ThreeMembers("alone")
     async with name_server(database.url, tmp_path) as stub, asyncio.timeout(60):
         await members.report(stub, 1)

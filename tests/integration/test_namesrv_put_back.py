@@ -1,4 +1,4 @@
-"""A PostgreSQL that loses its last changes, as when a replica that lagged takes over: name servers that go on."""
+"""A PostgreSQL that loses its last changes, as after a failover to a lagging replica, under running name servers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ ID = "00000000-0000-4000-8000-000000000001"
 
 @asynccontextmanager
 async def name_server(url: str, folder: Path) -> AsyncIterator[Directory]:
-    """A name server's directory that follows what others store."""
+    """A name server's directory that follows changes of others."""
     catalog = await Catalog.open(url, folder, ID)
     directory = Directory(
         catalog,
@@ -44,7 +44,7 @@ async def name_server(url: str, folder: Path) -> AsyncIterator[Directory]:
 
 
 def lose(url: str, topic: str, version: int) -> None:
-    """Put the database back to a version before a topic was made."""
+    """Restore the database to a version before a topic was created."""
     engine = engine_of(sa.make_url(url))
     with engine.begin() as connection:
         connection.execute(sa.delete(tables.topics).where(tables.topics.c.name == topic))
@@ -53,7 +53,7 @@ def lose(url: str, topic: str, version: int) -> None:
 
 
 async def created(directory: Directory, name: str) -> None:
-    """Make a topic, as a client that does what it is told."""
+    """Create a topic, as a client that follows the error's remedy."""
     while True:
         with suppress(Unavailable):
             await directory.create_topic(NewTopic(name))
@@ -62,7 +62,7 @@ async def created(directory: Directory, name: str) -> None:
 
 
 async def until_known(directory: Directory, name: str, *, known: bool) -> None:
-    """Wait until a topic is served, or not any more."""
+    """Wait until a topic is served, or no longer served."""
     while True:
         try:
             directory.topic(name)
@@ -77,9 +77,9 @@ async def until_known(directory: Directory, name: str, *, known: bool) -> None:
 
 @pytest.mark.parametrize("changes", [0, 1, 3])
 async def test_a_database_that_went_back_is_served_as_it_is_now(changes: int, tmp_path: Path) -> None:
-    """What was lost is served by nobody, what is made since by everybody, and versions grow on.
+    """Lost topics are served by no name server, new ones by all, and versions keep growing.
 
-    Watchers get everything anew: an enode that is told only what changed would not offer what it holds of it.
+    Watchers get a full snapshot: an enode that gets only the changes would not offer its messages of a lost topic.
     """
     async with (
         postgres() as server,

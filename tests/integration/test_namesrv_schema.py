@@ -1,4 +1,4 @@
-"""A name server that dies while it makes or changes the schema of its SQLite file: the next start goes on."""
+"""A name server that dies while it creates or changes the schema of its SQLite file: the next start completes it."""
 
 import sqlite3
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Dies(BaseException):
 
 
 def dying_after(folder: Path, changes: int) -> bool:
-    """Whether it got through with less than that many changes of the database."""
+    """Whether it completed with fewer than that many changes of the database."""
     engine, left = engine_of(url_of("", folder)), [changes]
 
     def before(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
@@ -42,14 +42,14 @@ def dying_after(folder: Path, changes: int) -> bool:
 
 
 def new_folder(folder: Path) -> None:
-    """No database yet."""
+    """A folder without a database."""
 
 
 @pytest.mark.parametrize(("made", "topics", "step"), [(new_folder, [], 2), (old_database, ["old"], 7)])
 def test_a_schema_is_changed_in_one_transaction(
     made: Callable[[Path], object], topics: list[str], step: int, tmp_path: Path
 ) -> None:
-    """Whichever change was the last one before the end, the next start finds all of them or none, and its topics."""
+    """After a crash at any change, the next start finds all of them or none, and its topics."""
     for changes in count(0, step):
         folder = tmp_path / str(changes)
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""How soon a client tries again: pauses grow while nothing answers, and begin anew once something worked."""
+"""Reconnects of a client: pauses grow while nothing answers, and start from the shortest once a call worked."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,24 +20,24 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceServicer, add_ProducerServ
 from ortoo.v1.session_pb2_grpc import SessionServiceServicer, add_SessionServiceServicer_to_server
 
 WORKS = (False, False, True, False, False, True, True)
-"""Which of the calls open and work before they break."""
+"""For each call: whether it opens and works before it breaks."""
 ATTEMPTS = [1, 2, 0, 1, 2, 0, 0]
-"""After each of them: how many failed in a row before the next one."""
+"""After each call: the number of failures in a row before the next one."""
 
 
 class NoticedBackoff(Backoff):
-    """Says which attempts it was asked about, and lets nobody wait."""
+    """Records the requested attempts, and returns no delay."""
 
     attempts: list[int]
 
     def delay_s(self, attempt: int, randomness: Randomness) -> float:
-        """Hardly any pause."""
+        """Almost no pause."""
         self.attempts.append(attempt)
         return 0.001
 
 
 class Faltering:
-    """A snode that serves as WORKS says, call by call, and breaks every one of them off."""
+    """A snode that serves calls as WORKS tells, and breaks every one of them."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -78,7 +78,7 @@ class Producing(Faltering, ProducerServiceServicer):
 
 @asynccontextmanager
 async def client_of(add: Any, servicer: Any) -> AsyncIterator[tuple[Client, NoticedBackoff]]:
-    """A client of that snode, and what its back-off was asked."""
+    """A client of that snode, and the attempts recorded by its back-off."""
     backoff = NoticedBackoff()
     object.__setattr__(backoff, "attempts", [])
     async with listening(add, servicer) as address, connect(address) as mq:
@@ -87,7 +87,7 @@ async def client_of(add: Any, servicer: Any) -> AsyncIterator[tuple[Client, Noti
 
 
 async def until_asked(backoff: NoticedBackoff) -> list[int]:
-    """What was asked first, once it is as much as matters."""
+    """The first recorded attempts, once there are enough."""
     async with asyncio.timeout(30):
         while len(backoff.attempts) < len(ATTEMPTS):
             await SystemClock().sleep(0.005)
@@ -96,7 +96,7 @@ async def until_asked(backoff: NoticedBackoff) -> list[int]:
 
 @pytest.mark.parametrize("kind", ["push", "session"])
 async def test_a_consumers_pauses_begin_anew_after_a_session_that_was_open(kind: str) -> None:
-    """E-044: breaks in a row make pauses grow; one that came after a session had worked is the first of a new row."""
+    """E-044: consecutive breaks make pauses grow. A break after a working session is the first of a new series."""
     if kind == "push":
         scene = client_of(add_ConsumerServiceServicer_to_server, Pushing())
         async with scene as (mq, backoff), mq.consumer("g", ["t"]):
@@ -109,7 +109,7 @@ async def test_a_consumers_pauses_begin_anew_after_a_session_that_was_open(kind:
 
 
 async def test_a_producers_pauses_begin_anew_after_a_stream_that_answered() -> None:
-    """The same for the stream of batches: an answer is a sign that it works."""
+    """The same for the stream of batches: an answer proves that it works."""
     async with client_of(add_ProducerServiceServicer_to_server, Producing()) as (mq, backoff):
         producer = mq.producer("t")
         await producer.__aenter__()

@@ -39,7 +39,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 async def test_a_producers_bytes_are_those_on_disk_and_at_readers(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: Codec
 ) -> None:
-    """By their hash: small and large batches, bare bodies and full messages, compressed and not; pushed and fetched."""
+    """By hash: small and large batches, bare bodies and full messages, compressed and not. Pushed and fetched."""
     made = made_batches(monkeypatch)
     rich = [Message(b"%d" % n * 50, f"tag-{n % 3}", (f"key-{n}",), properties={"n": str(n)}) for n in range(400)]
     async with connect(cluster.address) as mq, asyncio.timeout(60):
@@ -78,7 +78,7 @@ def hash_of(batch: SealedBatch) -> str:
     ],
 )
 def test_each_hop_makes_one_copy_to_send_and_one_to_receive(field: BulkField, message: Any) -> None:
-    """Counted in allocated bytes: the copies of the decision about copies, and no other."""
+    """Measured in allocated bytes: the copies that the design allows, and no others."""
     records = b"r" * (4 * MIB)
     data, written = allocated(lambda: field.write(Bulky(message, (records,))))
     read, received = allocated(lambda: field.read(data))
@@ -88,7 +88,7 @@ def test_each_hop_makes_one_copy_to_send_and_one_to_receive(field: BulkField, me
 
 
 def allocated(step: Any) -> tuple[Any, int]:
-    """What a step returns, and the most bytes that Python had allocated for it."""
+    """The result of a step, and the largest number of bytes that Python had allocated for it."""
     tracemalloc.start()
     try:
         result = step()

@@ -1,4 +1,4 @@
-"""Where rights are in force and every caller of an inner port could pass them, roles do not start."""
+"""With rights in force and an inner port at which any caller could bypass them, roles do not start."""
 
 import asyncio
 from pathlib import Path
@@ -23,7 +23,7 @@ PUT = pb.PutUserRequest(user=pb.User(access_key="ann"), secret_key="s3cret")
 
 @pytest.mark.parametrize("closed", [{"cluster_token_file": "token"}, TLS, {"insecure": True}])
 def test_a_snode_with_rights_and_open_inner_ports_is_refused(closed: dict[str, Any]) -> None:
-    """The error names what closes the ports, and the setting that accepts that they are open."""
+    """The error names the settings that close the ports, and the one that accepts open ports."""
     for given in ({}, {"admin_token_file": "token"}):
         with pytest.raises(Invalid, match="cluster_token_file or mutual TLS") as refused:
             load({}, overrides={"access_file": "access.toml", **given})
@@ -34,7 +34,7 @@ def test_a_snode_with_rights_and_open_inner_ports_is_refused(closed: dict[str, A
 
 
 async def started(folder: Path, **chosen: Any) -> str:
-    """Start a name server that other machines reach, and put a user; how it refuses that, or nothing."""
+    """Start a name server that other machines reach, and put a user; return the error, or nothing."""
     port = free_port()
     settings = Settings(listen_address=f"0.0.0.0:{port}", data_dir=folder, stop_grace_s=1.0, **chosen)
     settings.check()
@@ -62,7 +62,7 @@ async def test_a_name_server_with_an_open_port_keeps_no_users(tmp_path: Path) ->
 
 
 def test_names_of_roles_without_certificates_are_refused() -> None:
-    """A setting that could never count is an error, as is a name that no certificate can have."""
+    """A setting without effect is an error, as is a name that no certificate can have."""
     with pytest.raises(Invalid, match="need mutual TLS") as refused:
         load_enode({"ORTOO_ENODE_ROLE_NAMES_SNODE": "snode.example"})
     assert refused.value.field == "role_names.snode"
@@ -80,5 +80,5 @@ def test_names_of_roles_without_certificates_are_refused() -> None:
     ],
 )  # fmt: skip
 def test_loopback_is_known(address: str, expected: bool) -> None:
-    """What cannot be told is taken for reachable."""
+    """An unresolvable address counts as reachable."""
     assert is_loopback(address) is expected

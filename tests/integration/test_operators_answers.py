@@ -1,4 +1,4 @@
-"""What operators' calls answer: what they did, whatever lies in the topics, and nothing of the cluster's inside."""
+"""Answers of operators' calls: the changes made, any legal bodies, and no internals of the cluster."""
 
 import asyncio
 import re
@@ -29,7 +29,7 @@ SERVICES = [
     *(s.DESCRIPTOR.services_by_name.values()),
 ]
 SHOWS_THE_INSIDE = {"DescribeCluster"}
-"""That is what operators ask them for."""
+"""Operators call this method to see the internals."""
 PYTHON_WORDS = re.compile(r"Error\b|Exception|<class|Traceback|NoneType|object at 0x|\.py\b|\bself\b")
 
 
@@ -49,7 +49,7 @@ async def mq(cluster: Cluster) -> AsyncIterator[Client]:
 
 
 async def test_silence_switches_nothing_off(cluster: Cluster, mq: Client) -> None:
-    """B-104: PutGroup with a name alone, of a new group and of one that was changed; and one setting by its name."""
+    """PutGroup with a name alone, for a new group and a changed one; and one setting by its name."""
     async with grpc.aio.insecure_channel(cluster.address) as channel:
         stub = AdminServiceStub(channel)
         bare = namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name="g"))
@@ -64,7 +64,7 @@ async def test_silence_switches_nothing_off(cluster: Cluster, mq: Client) -> Non
 
 
 async def test_answers_say_what_was_done_and_unknown_groups_are_not_found(mq: Client) -> None:
-    """B-112: a reset tells before, after and what it left; a clone makes its group; an idle group shows its topics."""
+    """A reset returns offsets before and after; a clone creates its group. An idle group shows its topics."""
     for unknown in (mq.admin.lag("mistyped", "one"), mq.admin.groups.describe("mistyped"), _letters(mq, "mistyped")):
         with pytest.raises(NotFound, match="mistyped"):
             await unknown
@@ -95,7 +95,7 @@ async def _letters(mq: Client, group: str) -> list[object]:
 
 
 async def test_no_legal_body_makes_a_read_fail(cluster: Cluster, mq: Client) -> None:
-    """B-111: searches, peeks, tails, readable pops and dead letters of bodies of 4 MiB, in several answers."""
+    """Searches, peeks, tails, readable pops and dead letters of bodies of 4 MiB, in several answers."""
     async with mq.producer("one") as producer:
         for number in range(4):
             await producer.send(Message(b"%d" % number * LARGE, keys=("k",)))
@@ -121,9 +121,9 @@ async def test_no_legal_body_makes_a_read_fail(cluster: Cluster, mq: Client) -> 
 
 
 async def test_no_answer_names_what_is_inside(cluster: Cluster) -> None:
-    """B-113: of every method that takes one request, while enode and name server are away: no inner address, no Python.
+    """For every unary method, while enode and name server are down: no inner address, no Python.
 
-    The same of a wrong request, which is refused before anybody else is asked.
+    The same for an invalid request, which is refused before another process is called.
     """
     inner = [cluster.address_of(name) for name in ("enode-0", "namesrv-0")]
     for name in ("enode-0", "namesrv-0"):
@@ -143,7 +143,7 @@ async def test_no_answer_names_what_is_inside(cluster: Cluster) -> None:
 
 
 def _filled(method: Any) -> Any:
-    """A request that names a topic, a group and a queue where it can."""
+    """A request that names a topic, a group and a queue in the fields that it has."""
     request: Any = GetMessageClass(method.input_type)()
     for field in method.input_type.fields:
         if field.name in ("topic", "group", "name", "producer_group") and field.message_type is None:
@@ -164,7 +164,7 @@ def _filled(method: Any) -> Any:
 
 
 async def _said(channel: grpc.aio.Channel, method: Any, request: Any) -> str:
-    """What a call says when it fails: as gRPC's status, or within its answer."""
+    """The error text of a call: from gRPC's status, or from its answer."""
     path = f"/{method.containing_service.full_name}/{method.name}"
     read = GetMessageClass(method.output_type).FromString
     opened: Any = channel.unary_stream if method.server_streaming else channel.unary_unary

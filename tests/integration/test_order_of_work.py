@@ -1,4 +1,4 @@
-"""Who calls is known before anything is done with the request: what nobody signed is not even decoded."""
+"""The caller is authenticated before any work is done for the request: an unsigned request is not even decoded."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ REFUSED = (definition_pb2.Code.UNAUTHORIZED, definition_pb2.Code.FORBIDDEN)
 
 
 async def answer(channel: grpc.aio.Channel, method: Method, data: bytes, headers: Any = ()) -> tuple[str, str]:
-    """The name of the status of a call, and its details; of RocketMQ's protocol the code in the answer."""
+    """Status name and details of a call; for RocketMQ's protocol the code in the answer."""
 
     async def one() -> AsyncIterator[bytes]:
         yield data
@@ -40,7 +40,7 @@ async def answer(channel: grpc.aio.Channel, method: Method, data: bytes, headers
 
 
 async def refusals(address: str, data: bytes) -> dict[str, tuple[str, str]]:
-    """What each method of a process answers to a request that nobody signed."""
+    """The answer of each method of a process to an unsigned request."""
     async with grpc.aio.insecure_channel(address) as channel:
         methods = [one for one in await methods_of(channel) if not one.path.startswith("/grpc.")]
         return {method.path: await answer(channel, method, data) for method in methods}
@@ -48,7 +48,7 @@ async def refusals(address: str, data: bytes) -> dict[str, tuple[str, str]]:
 
 @pytest.mark.parametrize("data", [UNDECODABLE, b"\x0a\x00" * 300_000], ids=["undecodable", "many elements"])
 async def test_a_snode_knows_who_calls_before_it_decodes(tmp_path: Path, data: bytes) -> None:
-    """G16: every method of both protocols refuses a stranger for being one, and not for what is in the request."""
+    """G16: every method of both protocols refuses an unauthenticated client as such, not for its request."""
     async with guarded(tmp_path) as cluster:
         found = await refusals(cluster.address, data)
     assert len(found) > 80
@@ -57,7 +57,7 @@ async def test_a_snode_knows_who_calls_before_it_decodes(tmp_path: Path, data: b
 
 
 async def test_inner_ports_know_who_calls_before_they_decode(tmp_path: Path) -> None:
-    """G16: with a token of the cluster, every method of name server and enode."""
+    """G16: with a cluster token, every method of name server and enode."""
     token = tmp_path / "token"
     token.write_text("a token of the cluster")
     chosen = {role: {"cluster_token_file": str(token)} for role in ("namesrv", "enode", "snode")}
@@ -69,7 +69,7 @@ async def test_inner_ports_know_who_calls_before_they_decode(tmp_path: Path) -> 
 
 
 async def test_rocketmq_clients_are_known_before_their_requests_are_decoded(tmp_path: Path) -> None:
-    """G16: where they must sign, and no rights are in force."""
+    """G16: with required signatures, and no rights in force."""
     async with open_cluster(tmp_path, settings={"snode": {"rocketmq_signatures_required": True}}) as cluster:
         found = await refusals(cluster.address, UNDECODABLE)
     codes = {definition_pb2.Code.Name(code) for code in REFUSED} | {"PERMISSION_DENIED"}
@@ -79,7 +79,7 @@ async def test_rocketmq_clients_are_known_before_their_requests_are_decoded(tmp_
 
 
 async def test_counts_come_before_rights(tmp_path: Path) -> None:
-    """A user without any right is told that a list is too long, for its elements were counted and not looked at."""
+    """A user without any right gets the error about a too long list: its elements were counted, not decoded."""
     async with guarded(tmp_path) as cluster, grpc.aio.insecure_channel(cluster.address) as channel:
         [send] = [one for one in await methods_of(channel) if one.path == f"{ROCKETMQ}SendMessage"]
         headers = (*signed(cluster, "nobody"), ("x-mq-client-id", "c"))

@@ -29,22 +29,22 @@ async def send(cluster: Cluster, *bodies: str, topic: str = "jobs", tags: tuple[
 
 
 def service(cluster: Cluster, snode: str = "snode-0") -> consumer_pb2_grpc.ConsumerServiceStub:
-    """The consumers' methods of a snode."""
+    """The client of a snode's methods for consumers."""
     return consumer_pb2_grpc.ConsumerServiceStub(cluster.channels.to(cluster.address_of(snode)))
 
 
 def bodies(answer: pop_pb2.PopResponse) -> list[str]:
-    """Of all messages."""
+    """The bodies of all messages."""
     return [body.decode() for one in answer.batches for body in open_batch(batch_of(one.batch)).bodies()]
 
 
 def receipts(answer: pop_pb2.PopResponse) -> list[pop_pb2.LeaseReceipt]:
-    """Of everything."""
+    """The receipts of all messages."""
     return [pop_pb2.LeaseReceipt(receipt_handle=one.receipt_handle, offsets=one.offsets) for one in answer.batches]
 
 
 async def test_messages_are_popped_from_all_queues_of_all_enodes_and_acknowledged(tmp_path: Path) -> None:
-    """Each message once; any snode takes the acknowledgement."""
+    """Each message once; any snode accepts the acknowledgement."""
     async with open_cluster(tmp_path, enodes=2) as cluster:
         await cluster.create_topic("jobs", queues=2)
         wanted = {f"job {number}" for number in range(100)}
@@ -105,7 +105,7 @@ async def test_what_a_pop_got_while_it_was_called_off_comes_again_at_once(tmp_pa
 
 
 async def test_a_long_poll_outlives_an_enode_that_goes_away(tmp_path: Path) -> None:
-    """The enode that is left brings its messages, and the snode goes on."""
+    """The remaining enode delivers its messages, and the snode continues."""
     async with open_cluster(tmp_path, enodes=2) as cluster:
         await cluster.create_topic("jobs", queues=2)
         stub = service(cluster)
@@ -119,7 +119,7 @@ async def test_a_long_poll_outlives_an_enode_that_goes_away(tmp_path: Path) -> N
 
 
 async def test_an_enode_that_stops_lets_pops_go_that_wait(tmp_path: Path) -> None:
-    """They do not hold up its stop, and their consumers go on waiting at the other enode."""
+    """They do not delay its stop, and their consumers keep waiting at the other enode."""
     async with open_cluster(tmp_path, enodes=2, settings={"enode": {"stop_grace_s": 3_600.0}}) as cluster:
         await cluster.create_topic("jobs", queues=2)
         call = service(cluster).Pop(pop_pb2.PopRequest(group="g", topic="jobs", wait_ms=60_000))
@@ -131,7 +131,7 @@ async def test_an_enode_that_stops_lets_pops_go_that_wait(tmp_path: Path) -> Non
 
 
 async def test_nack_without_delay_is_back_within_100_ms(tmp_path: Path) -> None:
-    """To one who waits already; the quickest of several, for the machine may be busy."""
+    """For a consumer that waits already; the fastest of several, because the machine may be busy."""
     async with open_cluster(tmp_path) as cluster:
         await cluster.create_topic("jobs")
         await send(cluster, "a")
@@ -149,7 +149,7 @@ async def test_nack_without_delay_is_back_within_100_ms(tmp_path: Path) -> None:
 
 
 async def test_a_message_that_fails_for_good_is_found_in_the_dead_letter_topic(tmp_path: Path) -> None:
-    """E-172, E-173: after the last attempt, or at once when asked; the topic is made when it is needed."""
+    """E-172, E-173: after the last attempt, or at once on request. The topic is created when it is needed."""
     async with open_cluster(tmp_path) as cluster:
         await cluster.create_topic("jobs")
         await send(cluster, "a", "b")
@@ -177,7 +177,7 @@ async def test_a_message_that_fails_for_good_is_found_in_the_dead_letter_topic(t
 
 
 async def test_leases_and_acknowledgements_survive_a_restart_of_the_enode(tmp_path: Path) -> None:
-    """What is leased stays leased, what is done stays done."""
+    """Leased messages stay leased, acknowledged ones stay acknowledged."""
     async with open_cluster(tmp_path) as cluster:
         await cluster.create_topic("jobs", queues=1)
         await send(cluster, "a", "b", "c")
@@ -189,7 +189,7 @@ async def test_leases_and_acknowledgements_survive_a_restart_of_the_enode(tmp_pa
         await cluster.open_enode("enode-0")
         third = pop_pb2.PopResponse()
         while not third.batches:
-            with contextlib.suppress(grpc.aio.AioRpcError):  # the snode finds the enode again in a moment
+            with contextlib.suppress(grpc.aio.AioRpcError):  # the snode reconnects to the enode in a moment
                 third = await stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs", wait_ms=1000))
             await CLOCK.sleep(0.05)
         assert [bodies(one) for one in (first, second, third)] == [["a"], ["b"], ["c"]]
@@ -197,7 +197,7 @@ async def test_leases_and_acknowledgements_survive_a_restart_of_the_enode(tmp_pa
 
 
 async def test_a_filter_leaves_out_what_the_group_does_not_want(tmp_path: Path) -> None:
-    """The group is done with the rest: nobody waits for it."""
+    """The other messages count as done for the group."""
     async with open_cluster(tmp_path) as cluster:
         await cluster.create_topic("jobs", queues=1)
         await send(cluster, *[str(number) for number in range(60)], tags=("odd", "even", "even"))
@@ -227,7 +227,7 @@ async def test_a_filter_leaves_out_what_the_group_does_not_want(tmp_path: Path) 
     ],
 )
 async def test_a_wrong_request_is_refused_by_the_name_of_the_field(request_, field: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    """And nothing happens."""
+    """And no message changes its state."""
     async with open_cluster(tmp_path) as cluster:
         await cluster.create_topic("jobs")
         stub = service(cluster)
@@ -238,7 +238,7 @@ async def test_a_wrong_request_is_refused_by_the_name_of_the_field(request_, fie
 
 
 async def test_a_changed_handle_is_refused(tmp_path: Path) -> None:
-    """A handle is sealed: one character less or other is no handle."""
+    """A handle is sealed: one character less or different makes it invalid."""
     async with open_cluster(tmp_path) as cluster:
         await cluster.create_topic("jobs")
         await send(cluster, "a")
@@ -252,7 +252,7 @@ async def test_a_changed_handle_is_refused(tmp_path: Path) -> None:
 
 
 async def test_an_answer_holds_a_pop_of_the_largest_messages(tmp_path: Path) -> None:
-    """What the enode leases fits into its answer, however messages and their properties add up."""
+    """The leased messages fit into the answer, whatever the sizes of messages and properties."""
     sizes = [(4 << 20) - 2_000, 4 << 20, 4 << 20]
     async with open_cluster(tmp_path) as cluster:
         await cluster.create_topic("jobs", queues=1)

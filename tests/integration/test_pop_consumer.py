@@ -30,7 +30,7 @@ async def send(mq: Client, *bodies: str, group: str | None = None, topic: str = 
 
 
 async def test_workers_share_a_topic_of_one_queue(tmp_path: Path) -> None:
-    """Ten workers, one queue: everybody works, each message once."""
+    """Ten workers, one queue: every worker gets messages, each message comes once."""
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await cluster.create_topic("jobs", queues=1)
         await send(mq, *[str(number) for number in range(200)])
@@ -57,7 +57,7 @@ async def test_workers_share_a_topic_of_one_queue(tmp_path: Path) -> None:
 
 
 async def test_workers_of_one_consumer_pop_together_and_settle_their_own(tmp_path: Path) -> None:
-    """Each message goes to one worker, whose lease names its own messages and no others; one who goes loses none."""
+    """Each message goes to one worker, whose lease covers its own messages only; a worker that leaves loses none."""
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await cluster.create_topic("jobs", queues=2)
         await send(mq, *[str(number) for number in range(3000)])
@@ -120,7 +120,7 @@ async def test_a_failing_handler_decides_when_its_message_comes_again(tmp_path: 
 
 
 async def test_leaving_gives_back_what_was_not_processed_without_counting(tmp_path: Path) -> None:
-    """The next one gets it at once, as the same attempt."""
+    """The next consumer gets it at once, as the same attempt."""
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await cluster.create_topic("jobs", queues=1)
         await send(mq, "a", "b")
@@ -134,7 +134,7 @@ async def test_leaving_gives_back_what_was_not_processed_without_counting(tmp_pa
 
 
 async def test_an_acknowledgement_that_comes_too_late_is_told(tmp_path: Path) -> None:
-    """Fenced: another consumer has the message."""
+    """The error is Fenced: another consumer has the message."""
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await cluster.create_topic("jobs")
         await send(mq, "a")
@@ -177,7 +177,7 @@ async def test_messages_of_a_message_group_keep_their_order_over_many_workers(tm
 
 
 async def test_the_blocking_facade_pops_and_settles(tmp_path: Path) -> None:
-    """Without an event loop of one's own."""
+    """Without an event loop in the application."""
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await cluster.create_topic("jobs", queues=1)
         await send(mq, "a", "b")

@@ -33,13 +33,13 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def mq(cluster: Cluster) -> AsyncIterator[Client]:
-    """A client; a test that hangs ends."""
+    """A client; a test that hangs is ended."""
     async with asyncio.timeout(60), connect(cluster.address) as opened:
         yield opened
 
 
 async def test_what_was_sent_is_pulled_and_acknowledged(mq: Client) -> None:
-    """E-109: every message comes once, and leaving stores how far the group is, whatever the interval."""
+    """E-109: every message comes once, and leaving stores the group's offsets, whatever the interval."""
     await send(mq, range(300), spread=True)
     found: set[bytes] = set()
     async with mq.pull_consumer("g", "t", prompt(commit_first_ms=60_000)) as consumer:
@@ -53,7 +53,7 @@ async def test_what_was_sent_is_pulled_and_acknowledged(mq: Client) -> None:
 
 
 async def test_offsets_are_stored_at_their_pace(mq: Client) -> None:
-    """E-108: with a short interval the stored offset follows what is acknowledged while consuming goes on."""
+    """E-108: with a short interval the stored offset follows the acknowledgements during consumption."""
     await send(mq, range(50), "one")
     queue = await only_queue(mq, "one")
     async with mq.pull_consumer("g", "one", PROMPT) as consumer:
@@ -69,7 +69,7 @@ async def test_offsets_are_stored_at_their_pace(mq: Client) -> None:
 
 
 async def test_an_offset_that_is_not_stored_is_corrected(mq: Client) -> None:
-    """E-155: beyond the end the answer names the end; at the end there is nothing new; a consumer goes on there."""
+    """E-155: beyond the end the answer names the end, at the end there is nothing new. A consumer continues there."""
     queue = await only_queue(mq, "one")
     await send(mq, range(10), "one")
     reader = mq.pull_consumer("g")
@@ -87,7 +87,7 @@ async def test_an_offset_that_is_not_stored_is_corrected(mq: Client) -> None:
 
 
 async def test_a_pull_gives_as_many_messages_as_were_asked_for(mq: Client) -> None:
-    """A stored batch of a thousand is cut by the server; tags leave others out and offsets stay."""
+    """A stored batch of a thousand is cut by the server; a tag filter skips messages and keeps offsets."""
     queue = await only_queue(mq, "one")
     async with mq.producer("one") as producer:
         await (await producer.send_many([Message(b"%d" % n, "even" if n % 2 == 0 else "odd") for n in range(1000)]))
@@ -101,7 +101,7 @@ async def test_a_pull_gives_as_many_messages_as_were_asked_for(mq: Client) -> No
 
 
 async def test_a_consumer_goes_where_it_is_told(mq: Client) -> None:
-    """Seeking goes back and forth, to the first message, to the end, and to a time."""
+    """Seeking works in both directions, to the first message, to the end, and to a time."""
     queue = await only_queue(mq, "one")
     await send(mq, range(20), "one")
     async with mq.pull_consumer("g", settings=PROMPT) as consumer:
@@ -125,13 +125,13 @@ async def test_a_consumer_goes_where_it_is_told(mq: Client) -> None:
         await first_at(0)
         assert await consumer.search(queue, 0) == 0
         assert await consumer.search(queue, 1 << 45) == 21
-        with pytest.raises(Invalid, match="begin at 0"):
+        with pytest.raises(Invalid, match="expected 0 or more"):
             consumer.seek(queue, -1)
 
 
 @pytest.mark.parametrize(("rule", "first"), [({}, 20), ({"from_first": True}, 0), ({"from_time_ms": 1}, 0)])
 async def test_a_new_group_begins_where_its_rule_says(mq: Client, rule: dict[str, int], first: int) -> None:
-    """E-156: at the end, at the first message, or at a time; the place is stored, and the next member begins there."""
+    """E-156: at the end, at the first message, or at a time. It is stored, and the next consumer starts there."""
     queue = await only_queue(mq, "one")
     await send(mq, range(20), "one")
     settings = prompt(**({"from_first": False} | rule))
@@ -150,7 +150,7 @@ async def test_a_new_group_begins_where_its_rule_says(mq: Client, rule: dict[str
 
 
 async def test_a_suspended_consumer_takes_nothing_and_goes_on_where_it_was(mq: Client) -> None:
-    """E-147: all of it, or one queue; its queues stay its own."""
+    """E-147: all queues or one. The consumer keeps its queues and resumes at its offsets."""
     queue = await only_queue(mq, "one")
     async with mq.pull_consumer("g", ["one", "t"], PROMPT) as consumer:
         await until(lambda: len(consumer.queues) == 5)
@@ -173,7 +173,7 @@ async def test_a_suspended_consumer_takes_nothing_and_goes_on_where_it_was(mq: C
 
 
 async def test_handlers_run_beside_one_another(mq: Client) -> None:
-    """E-145: twenty callbacks are in progress at a time, unless told otherwise."""
+    """E-145: by default twenty callbacks are in progress at a time."""
     await send(mq, range(100))
     running, most, done = 0, 0, 0
     full = asyncio.Event()
@@ -192,14 +192,14 @@ async def test_handlers_run_beside_one_another(mq: Client) -> None:
         task = beside(consumer.run(handle))
         await until(lambda: done == 100)
         assert most == 20
-        with pytest.raises(Conflict, match="one of poll and run"):
+        with pytest.raises(Conflict, match="use one poll, run"):
             await consumer.poll()
         task.cancel()
     assert (await mq.admin.lag("g", "t")).lag_messages == 0
 
 
 async def test_the_offset_stays_before_the_first_message_that_is_not_done(mq: Client) -> None:
-    """E-148: nine of ten are processed, the stored offset is that of the one that is not."""
+    """E-148: nine of ten are processed. The stored offset is that of the remaining one."""
     queue = await only_queue(mq, "one")
     await send(mq, range(10), "one")
     stuck = asyncio.Event()
@@ -221,7 +221,7 @@ async def test_the_offset_stays_before_the_first_message_that_is_not_done(mq: Cl
 
 
 async def test_in_order_a_failure_blocks_its_queue_until_it_is_done(mq: Client) -> None:
-    """E-151: the first failure is repeated after its pause, nothing of the queue comes in between."""
+    """E-151: the first failure is repeated after its pause, and no other message of the queue comes in between."""
     await send(mq, range(6), "one")
     seen: list[int] = []
 
@@ -240,7 +240,7 @@ async def test_in_order_a_failure_blocks_its_queue_until_it_is_done(mq: Client) 
 async def test_every_broadcast_member_gets_everything_and_goes_on_from_its_file(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    """E-112: two members each get all messages, and after a restart each goes on where its own file says."""
+    """E-112: two consumers each get all messages, and after a restart each continues at the offsets of its own file."""
     settings = prompt(broadcast=True, offsets_folder=tmp_path / "offsets")
     async with asyncio.timeout(60), connect(cluster.address) as other:
         await send(other, range(40))
@@ -262,7 +262,7 @@ async def test_every_broadcast_member_gets_everything_and_goes_on_from_its_file(
 
 
 async def test_a_consumer_wants_other_topics_from_now_on(mq: Client) -> None:
-    """E-051: subscribing to a second topic brings its queues, unsubscribing takes them away."""
+    """E-051: subscribing to a second topic adds its queues, unsubscribing removes them."""
     async with mq.pull_consumer("g", "one", PROMPT) as consumer:
         await until(lambda: {queue.topic for queue in consumer.queues} == {"one"})
         consumer.subscribe(["one", "t"])
@@ -274,7 +274,7 @@ async def test_a_consumer_wants_other_topics_from_now_on(mq: Client) -> None:
 
 
 async def test_wrong_uses_are_named(mq: Client) -> None:
-    """A member of a group assigns nothing, a reader subscribes to nothing, one client is in a group once."""
+    """A group member assigns nothing, a reader subscribes to nothing, one client is in a group once."""
     async with mq.pull_consumer("g", "t", PROMPT) as consumer:
         with pytest.raises(Invalid, match="without topics"):
             consumer.assign([])
@@ -287,7 +287,7 @@ async def test_wrong_uses_are_named(mq: Client) -> None:
 
 
 async def test_the_blocking_consumer_does_the_same(cluster: Cluster) -> None:
-    """Polls, handlers in threads beside one another and in order, seek, suspend and commit, without an event loop."""
+    """Polls, handlers in threads, parallel and in order, seek, suspend and commit, without an event loop."""
 
     def use() -> tuple[list[bytes], set[str], list[int], int]:
         with blocking.connect(cluster.address, client_id="me") as mq:

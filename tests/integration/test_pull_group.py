@@ -1,4 +1,4 @@
-"""Several pull consumers of one group against a real cluster: shares, locks, order, deaths."""
+"""Several pull consumers of one group against a real cluster: assignments, locks, order, crashes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ QUEUES = 8
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """One of each role, with the topic t of eight queues; a test that hangs ends."""
+    """One of each role, with the topic t of eight queues; a test that hangs is ended."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as opened:
         await opened.create_topic("t", queues=QUEUES)
         yield opened
@@ -33,7 +33,7 @@ async def mq(cluster: Cluster) -> AsyncIterator[Client]:
 
 
 class Member:
-    """A client of its own with one pull consumer, which others may end at any time."""
+    """A client of its own with one pull consumer, which the test may end at any time."""
 
     def __init__(self, address: str, client_id: str, **changes: object) -> None:
         self._parts = AsyncExitStack()
@@ -49,12 +49,12 @@ class Member:
         return self.consumer
 
     async def leave(self) -> None:
-        """Leave in good order."""
+        """Leave gracefully."""
         await self._parts.aclose()
 
 
 async def test_members_share_queues_as_soon_as_one_joins_or_leaves(cluster: Cluster) -> None:
-    """E-042, E-043: one alone has all; a second one has its half at once, not after 20 s; after it left all is back."""
+    """E-042, E-043: one consumer has all queues. A second one gets half at once, not after 20 s, until it leaves."""
     first, second = Member(cluster.address, "a"), Member(cluster.address, "b")
     one = await first.join()
     await until(lambda: len(one.queues) == QUEUES)
@@ -75,7 +75,7 @@ async def test_members_share_queues_as_soon_as_one_joins_or_leaves(cluster: Clus
 async def test_the_group_shares_by_the_strategy_it_names(
     cluster: Cluster, strategy: AllocationStrategy, expected: list[int] | None
 ) -> None:
-    """E-122, E-123: complete and disjoint by each of them."""
+    """E-122, E-123: the assignment is complete and disjoint with each strategy."""
     members = [Member(cluster.address, name, strategy=strategy) for name in ("a", "b")]
     consumers = [await it.join() for it in members]
     await until(lambda: disjoint(consumers, QUEUES))
@@ -86,7 +86,7 @@ async def test_the_group_shares_by_the_strategy_it_names(
 
 
 async def test_configured_queues_are_taken_and_no_others(cluster: Cluster) -> None:
-    """E-124: each member takes what it names."""
+    """E-124: each consumer takes the queues that it names."""
     wanted = Queue("t", "enode-0", 5)
     member = Member(cluster.address, "a", strategy=AllocationStrategy.CONFIG, configured_queues=(wanted,))
     consumer = await member.join()
@@ -95,7 +95,7 @@ async def test_configured_queues_are_taken_and_no_others(cluster: Cluster) -> No
 
 
 async def test_after_random_joins_and_leaves_every_queue_has_one_owner(cluster: Cluster) -> None:
-    """E-125: whenever it settles, the queues of all members together are all queues, each once."""
+    """E-125: whenever the group is stable, the queues of all its consumers are all queues, each once."""
     randomness = Randomness(5)
     present: dict[str, Member] = {}
     for step in range(24):
@@ -113,7 +113,7 @@ async def test_after_random_joins_and_leaves_every_queue_has_one_owner(cluster: 
 
 
 async def test_without_notifications_the_timer_settles_it(cluster: Cluster) -> None:
-    """E-126, E-049: a group that is told nothing shares out at the next look."""
+    """E-126, E-049: a group without notifications rebalances at the next timer."""
     stub = consumer_pb2_grpc.ConsumerServiceStub(cluster.channels.to(cluster.address))
     silent = topic_pb2.Group(name="g", consume_enabled=True, notify_members_changed=False)
     await cluster.name_service.PutGroup(namesrv_pb2.PutGroupRequest(group=silent))
@@ -128,7 +128,7 @@ async def test_without_notifications_the_timer_settles_it(cluster: Cluster) -> N
 
 
 async def test_a_queue_that_somebody_else_has_locked_waits_for_him(cluster: Cluster, mq: Client) -> None:
-    """E-144, E-127: nothing of it is consumed before it is free; then consuming begins at the stored offset."""
+    """E-144, E-127: it is not consumed until it is unlocked. Then consumption starts at the stored offset."""
     await cluster.create_topic("one", queues=1)
     queue = await only_queue(mq, "one")
     await send(mq, range(10), "one")
@@ -147,7 +147,7 @@ async def test_a_queue_that_somebody_else_has_locked_waits_for_him(cluster: Clus
 
 
 async def test_in_order_each_queue_keeps_its_order_while_members_come_and_go(cluster: Cluster, mq: Client) -> None:
-    """E-150, E-133: three consumers, a rebalance in between: no queue is ever processed by two, or backwards."""
+    """E-150, E-133: in three consumers with a rebalance no queue is processed by two at once, or backwards."""
     await send(mq, range(2000), spread=True)
     inside: set[Queue] = set()
     last: dict[Queue, int] = {}
@@ -156,7 +156,7 @@ async def test_in_order_each_queue_keeps_its_order_while_members_come_and_go(clu
     async def handle(message: ReceivedMessage) -> None:
         queue = message.queue
         assert queue not in inside, "two members process one queue"
-        assert message.offset > last.get(queue, -1), "a message came again though nobody failed"
+        assert message.offset > last.get(queue, -1), "a message came again though no consumer failed"
         inside.add(queue)
         try:
             await SystemClock().sleep(0.002)
@@ -180,7 +180,7 @@ async def test_in_order_each_queue_keeps_its_order_while_members_come_and_go(clu
 
 
 async def test_a_queue_moves_with_what_is_done_of_it(cluster: Cluster, mq: Client) -> None:
-    """E-133, E-109: the new owner begins at the last acknowledged message: nothing is lost, few come again."""
+    """E-133, E-109: the new owner starts at the last acknowledged message. Nothing is lost, few come again."""
     await send(mq, range(800), spread=True)
     done: list[bytes] = []
 
@@ -203,7 +203,7 @@ async def test_a_queue_moves_with_what_is_done_of_it(cluster: Cluster, mq: Clien
 
 
 async def test_consuming_goes_on_when_the_snode_starts_again(cluster: Cluster, mq: Client) -> None:
-    """E-240, E-106: the session is opened anew, the group with it; what was acknowledged does not come again."""
+    """E-240, E-106: session and group are opened again. Acknowledged messages do not come again."""
     await send(mq, range(100), spread=True)
     member = Member(cluster.address, "a")
     consumer = await member.join()
@@ -235,7 +235,7 @@ async def is_member(stub: consumer_pb2_grpc.ConsumerServiceStub, client_id: str)
 
 
 async def test_one_enode_that_is_away_does_not_stop_the_others(tmp_path: Path) -> None:
-    """E-110: offsets of the other enode's queues are stored while one is away, and its own when it is back."""
+    """E-110: offsets of the other enode's queues are stored while one is down, and its own when it is back."""
     async with asyncio.timeout(60), open_cluster(tmp_path, enodes=2) as cluster:
         await cluster.create_topic("t", queues=2)
         async with connect(cluster.address) as mq, mq.pull_consumer("g", "t", PROMPT) as consumer:

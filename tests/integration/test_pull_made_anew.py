@@ -1,4 +1,4 @@
-"""A pull consumer whose topic is deleted and made again under its name."""
+"""A pull consumer whose topic is deleted and created again under its name."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ NEW = [b"new %d" % number for number in range(5)]
 
 @pytest.fixture
 async def mq(tmp_path: Path) -> AsyncIterator[Client]:
-    """A client of a cluster with the topics t and one; a test that hangs ends."""
+    """A client of a cluster with the topics t and one; a test that hangs is ended."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t")
         await cluster.create_topic("one", queues=1)
@@ -40,21 +40,21 @@ def renewals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def begin_anew(mq: Client) -> None:
-    """Another topic has that name, and messages of its own."""
+    """Create another topic of the name, with messages of its own."""
     await mq.admin.delete_topic("one")
     await mq.admin.create_topic("one", queue_count=1)
     await send(mq, NEW, "one")
 
 
 async def made_anew(mq: Client, renewals: list[int]) -> None:
-    """The topic is another one, and the member has renewed its locks since."""
+    """Wait until the topic is another one, and the consumer has renewed its locks since."""
     await begin_anew(mq)
     renewals.clear()
     await until(lambda: len(renewals) >= 2)
 
 
 async def bodies(consumer: PullConsumer) -> list[bytes]:
-    """As many as the topic that was made anew has."""
+    """The bodies of the first messages, as many as the recreated topic has."""
     found: list[bytes] = []
     while len(found) < len(NEW) and (batch := await consumer.poll(10_000)) is not None:
         found += batch.bodies()
@@ -63,7 +63,7 @@ async def bodies(consumer: PullConsumer) -> list[bytes]:
 
 
 async def test_a_topic_made_anew_is_consumed_from_its_own_offsets(mq: Client) -> None:
-    """G2: how far a member was in a topic that is no more says nothing of another one with the same name."""
+    """G2: a consumer's offset in a deleted topic has no meaning in another one of the same name."""
     await send(mq, range(10), "one")
     async with mq.pull_consumer("g", "one", prompt(commit_first_ms=60_000, commit_interval_ms=60_000)) as consumer:
         batch = await consumer.poll()
@@ -75,7 +75,7 @@ async def test_a_topic_made_anew_is_consumed_from_its_own_offsets(mq: Client) ->
 
 
 async def test_a_lock_of_a_topic_made_anew_is_another_one(mq: Client, renewals: list[int]) -> None:
-    """G2: a member that does not pull just then hears of it when it renews its locks, and stores no old offset."""
+    """G2: a consumer that does not pull just then learns of it when it renews its locks, and stores no old offset."""
     await send(mq, range(10), "one")
     full = prompt(limits=FlowLimits(messages_max=1), lock_renewal_ms=100, commit_first_ms=60_000)
     async with mq.pull_consumer("g", "one", full) as consumer:
@@ -89,7 +89,7 @@ async def test_a_lock_of_a_topic_made_anew_is_another_one(mq: Client, renewals: 
 
 
 async def test_a_queue_that_goes_stores_its_offset_under_the_lock_that_it_had(mq: Client, renewals: list[int]) -> None:
-    """G2: also when a topic was made anew while a handler had the last message, and the lock was renewed there."""
+    """G2: also when the topic was recreated while a handler had the last message, and the lock was renewed there."""
     await send(mq, range(4), "one")
     arrived, may_end = asyncio.Event(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Messages that a pull consumer's handler could not process: given back, parked, or kept."""
+"""Messages that a pull consumer's handler could not process: nacked, parked, or held."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -14,7 +14,7 @@ from tests.integration.pull_group import PROMPT, beside, only_queue, send, store
 
 @pytest.fixture
 async def mq(tmp_path: Path) -> AsyncIterator[Client]:
-    """A client of a cluster with the topic one of one queue; a test that hangs ends."""
+    """A client of a cluster with the topic one of one queue; a test that hangs is ended."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         await cluster.create_topic("one", queues=1)
         async with connect(cluster.address) as opened:
@@ -22,7 +22,7 @@ async def mq(tmp_path: Path) -> AsyncIterator[Client]:
 
 
 async def test_a_failed_message_comes_again_once_and_by_itself(mq: Client) -> None:
-    """E-171, E-174, E-170: it was given back, comes after its delay by the group's own topic, and says so."""
+    """E-171, E-174, E-170: it is nacked, comes after its delay by the group's retry topic, with its attempt number."""
     await send(mq, range(10), "one")
     seen: list[tuple[bytes, int, str, str]] = []
 
@@ -43,7 +43,7 @@ async def test_a_failed_message_comes_again_once_and_by_itself(mq: Client) -> No
 
 @pytest.mark.parametrize("times", ["\u00b2", "9" * 5_000])
 async def test_a_sender_keeps_no_message_from_being_given_back(times: str, mq: Client) -> None:
-    """Whatever it wrote where the number of deliveries stands: it counts as none."""
+    """A value of the sender in the place of the attempt number counts as none."""
     async with mq.producer("one") as producer:
         await producer.send(Message(b"odd", properties={"RECONSUME_TIMES": times}))
     seen: list[int] = []
@@ -61,7 +61,7 @@ async def test_a_sender_keeps_no_message_from_being_given_back(times: str, mq: C
 
 
 async def test_a_message_may_be_parked_at_once(mq: Client) -> None:
-    """E-173: level -1 puts it among the dead letters; it does not come again."""
+    """E-173: level -1 makes it a dead letter. It does not come again."""
     await send(mq, [b"bad"], "one")
 
     async def handle(message: ReceivedMessage) -> None:
@@ -81,7 +81,7 @@ async def test_a_message_may_be_parked_at_once(mq: Client) -> None:
 
 
 async def test_after_its_attempts_a_message_is_parked(mq: Client) -> None:
-    """E-172: with two attempts it is tried twice, then it is a dead letter and comes no more (G9)."""
+    """E-172: with two attempts it is delivered twice, then it is a dead letter and does not come again (G9)."""
     await send(mq, [b"bad"], "one")
     attempts: list[int] = []
 
@@ -103,7 +103,7 @@ async def test_after_its_attempts_a_message_is_parked(mq: Client) -> None:
 
 
 async def test_a_message_whose_handler_does_not_return_is_given_back(mq: Client) -> None:
-    """E-175: after the timeout its offset does not hold the others' any more."""
+    """E-175: after the timeout its offset no longer blocks the others'."""
     queue = await only_queue(mq, "one")
     await send(mq, range(3), "one")
 
@@ -121,7 +121,7 @@ async def test_a_message_whose_handler_does_not_return_is_given_back(mq: Client)
 
 
 async def test_a_message_that_cannot_be_given_back_comes_again_here(mq: Client) -> None:
-    """E-149: of four messages two are done; the other two stay with this consumer and come again after a pause."""
+    """E-149: of four messages two are done. The other two stay with this consumer and come again after a pause."""
     await send(mq, range(4), "one")
     calls: list[list[int]] = []
 
@@ -141,7 +141,7 @@ async def test_a_message_that_cannot_be_given_back_comes_again_here(mq: Client) 
 
 
 async def test_with_one_handler_at_a_time_a_message_that_stays_here_waits_for_no_other(mq: Client) -> None:
-    """The only place for a handler is not kept by who waits for new messages: none may come for hours."""
+    """A task that waits for new messages must not hold the only handler slot: no message may come for hours."""
     await send(mq, range(1), "one")
     seen: list[bytes] = []
 

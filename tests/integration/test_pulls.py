@@ -1,4 +1,4 @@
-"""Consumers that fetch by themselves: pulls, locks and offsets through a snode."""
+"""Pull consumers at the protocol level: pulls, locks and offsets through a snode."""
 
 import asyncio
 from pathlib import Path
@@ -23,7 +23,7 @@ async def pull(running: Snode, offset: int = 0, **how: Any) -> pull_pb2.PullResp
 
 
 def bodies(answer: pull_pb2.PullResponse) -> list[tuple[int, bytes]]:
-    """(offset, body) of what a pull brought, as its comments say."""
+    """(offset, body) of each message of a pull."""
     found = []
     for part in answer.batches:
         view = open_batch(batch_of(part.batch))
@@ -36,14 +36,14 @@ def bodies(answer: pull_pb2.PullResponse) -> list[tuple[int, bytes]]:
 
 
 async def refusal(call: Any) -> grpc.StatusCode:
-    """The status that a call is refused with."""
+    """The status with which a call is refused."""
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await call
     return refused.value.code()
 
 
 async def test_a_pull_brings_what_is_asked_and_no_more(tmp_path: Path) -> None:
-    """Messages come in order of offset, at most as many as wanted, out of however large batches."""
+    """Messages come in order of offset, at most the requested number, from batches of any size."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t")
         everything = [b"%03d" % number for number in range(300)]
@@ -61,7 +61,7 @@ async def test_a_pull_brings_what_is_asked_and_no_more(tmp_path: Path) -> None:
 
 
 async def test_a_long_poll_ends_with_the_first_message(tmp_path: Path) -> None:
-    """E-154: a pull at the end returns when something comes; with nothing it answers after its time."""
+    """E-154: a pull at the end returns with the next message. Without one it returns after its timeout."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t")
         began_s = running.cluster.clock.monotonic_s()
@@ -76,7 +76,7 @@ async def test_a_long_poll_ends_with_the_first_message(tmp_path: Path) -> None:
 
 
 async def test_illegal_offsets_come_back_corrected(tmp_path: Path) -> None:
-    """E-155: beyond the end the answer is the end; at the end is nothing new; a filter that passes over says so."""
+    """E-155: beyond the end the answer is the end. At the end nothing is new. A skipping filter reports it."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t")
         await running.publish("t", b"a", b"b", tag="x")
@@ -89,7 +89,7 @@ async def test_illegal_offsets_come_back_corrected(tmp_path: Path) -> None:
 
 
 async def test_pulls_name_the_subscription_they_are_for(tmp_path: Path) -> None:
-    """E-053: a newer version than registered is a conflict, no subscription at all is not found."""
+    """E-053: a version newer than the registered one is a Conflict, no subscription at all is NotFound."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t")
         assert await refusal(pull(running, subscription_version=1)) is grpc.StatusCode.NOT_FOUND
@@ -100,7 +100,7 @@ async def test_pulls_name_the_subscription_they_are_for(tmp_path: Path) -> None:
 
 
 async def test_offsets_are_kept_by_enode_topic_group_and_queue(tmp_path: Path) -> None:
-    """E-100, E-101, E-102, E-103: what was committed is read back; -1 where nothing was; smaller wins."""
+    """E-100, E-101, E-102, E-103: a committed offset is read back, or -1 without one. A smaller one is stored too."""
     async with open_snode_cluster(tmp_path, enodes=2) as running, asyncio.timeout(30):
         await running.topic("t", 2)
         queues = [queue("t", number, enode) for enode in ("enode-0", "enode-1") for number in (0, 1)]
@@ -125,7 +125,7 @@ async def test_offsets_are_kept_by_enode_topic_group_and_queue(tmp_path: Path) -
 
 
 async def test_a_topic_that_cannot_be_read_costs_no_other_topic_its_offsets(tmp_path: Path) -> None:
-    """G10: what one commit says of several topics is stored for those that are there; the others come back refused."""
+    """G10: of a commit for several topics the existing ones are stored. The others are refused in the answer."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t")
         await running.create_topic("closed", read_queue_count=1, permission=topic_pb2.PERMISSION_WRITE_ONLY)
@@ -144,7 +144,7 @@ async def test_a_topic_that_cannot_be_read_costs_no_other_topic_its_offsets(tmp_
 
 
 async def test_an_offset_beyond_the_end_of_one_queue_hides_nothing_of_another(tmp_path: Path) -> None:
-    """What waits is counted queue by queue: one that is ahead of its end does not make up for one that is behind."""
+    """The lag is computed for each queue: an offset beyond the end of one does not hide the lag of another."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t", 2)
         await running.produce(batch_request(1, queue("t", 1), [b"a", b"b", b"c"]))
@@ -153,7 +153,7 @@ async def test_an_offset_beyond_the_end_of_one_queue_hides_nothing_of_another(tm
         async with connect(running.cluster.address) as mq:
             assert (await mq.admin.lag("g", "t")).lag_messages == 3
             [reason] = (await mq.admin.operations.explain("g", "t")).reasons
-        assert reason.name == "nobody consumes"
+        assert reason.name == "no consumers"
         assert "3 messages wait" in reason.seen
 
 
@@ -176,7 +176,7 @@ async def test_first_commits_at_the_same_moment_are_all_kept(tmp_path: Path) -> 
 
 
 async def lock(running: Snode, client_id: str, *queue_ids: int, **who: Any) -> pull_pb2.LockQueuesResponse:
-    """Ask for locks."""
+    """Request locks."""
     request = pull_pb2.LockQueuesRequest(
         group="g", client_id=client_id, queues=[queue("t", number) for number in queue_ids], **who
     )
@@ -202,7 +202,8 @@ async def test_locks_are_taken_through_any_snode(tmp_path: Path) -> None:
         late = pull_pb2.ConsumerOffset(queue=queue("t", 1), offset=5, generation=granted.generation - 1)
         request = pull_pb2.CommitConsumerOffsetsRequest(group="g", offsets=[late])
         assert await refusal(running.consumer.CommitOffsets(request)) is grpc.StatusCode.ABORTED
-        # Nothing of it is stored, and each queue says why: whose lock is lost must not hear of another topic instead.
+        # Nothing of it is stored, and each queue has its own error: an owner without a lock must not get an error about
+        # the topic.
         request.offsets.insert(0, pull_pb2.ConsumerOffset(queue=queue("nobody-made-it"), offset=3))
         refused = (await running.consumer.CommitOffsets(request)).refused
         assert {one.queue.topic: one.failure.kind for one in refused} == {
@@ -214,7 +215,7 @@ async def test_locks_are_taken_through_any_snode(tmp_path: Path) -> None:
 
 
 async def test_a_topic_that_is_gone_costs_no_other_topic_its_locks(tmp_path: Path) -> None:
-    """A member renews all its locks in one call, and gives them back in one: each queue is answered for itself."""
+    """A consumer renews all its locks in one call, and releases them in one: each queue has its own answer."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t")
         queues = [queue("gone"), queue("t"), queue("t", 9)]
@@ -241,7 +242,7 @@ async def pull_under(running: Snode, queue_id: int, generation: int) -> pull_pb2
 
 
 async def test_locks_of_a_session_are_free_when_it_ends(tmp_path: Path) -> None:
-    """A client that goes leaves its queues to the next one at once, not after 60 s."""
+    """A client that disconnects frees its queues for the next one at once, not after 60 s."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t", 2)
         async with SessionClient(running, "a") as client:
@@ -252,7 +253,7 @@ async def test_locks_of_a_session_are_free_when_it_ends(tmp_path: Path) -> None:
 
 
 async def test_offsets_are_found_by_time(tmp_path: Path) -> None:
-    """E-115: the k-th message's time gives k, a time before everything 0, one after everything the end."""
+    """E-115: the time of the k-th message gives k, an earlier time 0, a time after all messages the end."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t")
         stored = []
@@ -270,7 +271,7 @@ async def test_offsets_are_found_by_time(tmp_path: Path) -> None:
 
 
 async def test_a_topic_nobody_made_and_a_queue_that_is_not_there_are_named(tmp_path: Path) -> None:
-    """E-104: wrong requests are refused with the field."""
+    """E-104: invalid requests are refused with the field."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         assert await refusal(pull(running)) is grpc.StatusCode.NOT_FOUND
         await running.topic("t")

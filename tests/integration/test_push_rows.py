@@ -1,4 +1,4 @@
-"""Push sessions as a client sees them: who gets what, from where, and what is left when a session ends."""
+"""Push sessions for a client: assignments, first offsets, and the cleanup when a session ends."""
 
 import asyncio
 from pathlib import Path
@@ -16,13 +16,13 @@ from tests.integration.snode_calls import batch_request, open_snode_cluster, que
 
 
 def offsets_of(delivery: Any) -> list[int]:
-    """The offsets that a delivery means."""
+    """The offsets of the messages in a delivery."""
     rows = memoryview(delivery.rows).cast("i").tolist() or range(delivery.batch.count)
     return [delivery.first_offset + row for row in rows]
 
 
 async def test_messages_are_pushed_without_asking_and_to_every_group(tmp_path: Path) -> None:
-    """E-070, E-072, E-080: one message reaches both groups at once, by the queue in which it was stored."""
+    """E-070, E-072, E-080: one message reaches both groups at once, with the queue in which it was stored."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t", 4)
         async with PushClient(running, "g", "t") as first, PushClient(running, "h", "t") as second:
@@ -39,7 +39,7 @@ async def test_messages_are_pushed_without_asking_and_to_every_group(tmp_path: P
 
 
 async def test_what_came_while_nobody_listened_is_delivered_later(tmp_path: Path) -> None:
-    """E-073: a group's messages wait for it; they come in order when a session opens."""
+    """E-073: a group's messages wait for it. They come in order when a session opens."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t")
         async with PushClient(running, "g", "t") as client:
@@ -55,7 +55,7 @@ async def test_what_came_while_nobody_listened_is_delivered_later(tmp_path: Path
 
 
 async def test_queues_of_two_enodes_are_kept_apart(tmp_path: Path) -> None:
-    """E-076, E-075: queue 0 of one enode and queue 0 of the other have owners of their own; each gets its own."""
+    """E-076, E-075: queue 0 of one enode and queue 0 of the other have their own owners, with their own messages."""
     async with open_snode_cluster(tmp_path, enodes=2) as running, asyncio.timeout(40):
         await running.topic("t", 1)
         async with (
@@ -72,7 +72,7 @@ async def test_queues_of_two_enodes_are_kept_apart(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_left_of_a_session_that_ended(tmp_path: Path) -> None:
-    """E-074: neither membership nor locks, so that the next member has the queues at once."""
+    """E-074: neither membership nor locks remain, so that the next consumer has the queues at once."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         topic = await running.topic("t", 2)
         async with PushClient(running, "g", "t", client_id="a") as client:
@@ -86,7 +86,7 @@ async def test_nothing_is_left_of_a_session_that_ended(tmp_path: Path) -> None:
 
 
 async def test_broadcast_members_all_get_everything_from_where_they_say(tmp_path: Path) -> None:
-    """E-112: each gets all queues, from its own offsets; acknowledging commits nothing for the group."""
+    """E-112: each gets all queues, from its own offsets. Acknowledging commits nothing for the group."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t")
         await running.publish("t", b"a", b"b", b"c")
@@ -105,7 +105,7 @@ async def test_broadcast_members_all_get_everything_from_where_they_say(tmp_path
 
 
 async def test_a_new_group_starts_where_it_says(tmp_path: Path) -> None:
-    """E-156: at the first message, at the end, or at a time; what it has committed counts more."""
+    """E-156: at the first message, at the end, or at a time. Committed offsets take precedence."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t")
         times = []
@@ -135,7 +135,7 @@ async def test_a_new_group_starts_where_it_says(tmp_path: Path) -> None:
 
 
 async def test_subscriptions_change_while_the_session_runs(tmp_path: Path) -> None:
-    """E-051, E-052, E-152: other tags and topics count from then on; tags are compared whole, not by their hash."""
+    """E-051, E-052, E-152: new tags and topics apply from then on. Tags are compared as text, not by their hash."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t")
         await running.topic("u")
@@ -160,7 +160,7 @@ async def test_subscriptions_change_while_the_session_runs(tmp_path: Path) -> No
 
 
 async def test_a_bad_filter_is_refused_at_the_start(tmp_path: Path) -> None:
-    """E-153: an SQL condition delivers what it matches; one that cannot be read refuses the session by its field."""
+    """E-153: an SQL condition delivers the matching messages. An invalid one refuses the session by its field."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t")
         await running.publish("t", b"low", properties={"a": "3"})
@@ -187,7 +187,7 @@ async def test_a_bad_filter_is_refused_at_the_start(tmp_path: Path) -> None:
 
 
 async def test_a_push_session_belongs_to_its_clients_session(tmp_path: Path) -> None:
-    """E-041, E-054, E-043: it needs the registration and ends with it; a late sign of life brings nothing back."""
+    """E-041, E-054, E-043: it needs the registration and ends with it. A late heartbeat restores nothing."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t")
         async with SessionClient(running, "a") as client:
@@ -214,7 +214,7 @@ async def test_a_push_session_belongs_to_its_clients_session(tmp_path: Path) -> 
 
 
 async def test_more_members_than_queues_leave_some_idle(tmp_path: Path) -> None:
-    """E-121, E-071: of six members four have one queue each; each message goes to the owner of its queue alone."""
+    """E-121, E-071: of six consumers four have one queue each. Each message goes to the owner of its queue alone."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         topic = await running.topic("t", 4)
         clients = [PushClient(running, "g", "t", client_id=f"c{number}", from_first=True) for number in range(6)]
@@ -232,7 +232,7 @@ async def test_more_members_than_queues_leave_some_idle(tmp_path: Path) -> None:
 
 
 async def test_wrong_places_are_refused_at_once(tmp_path: Path) -> None:
-    """E-029, E-021: an enode that does not hold the topic, and a topic that does not exist, are named promptly."""
+    """E-029, E-021: an enode without queues of the topic, and an unknown topic, are named promptly."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(20):
         await running.topic("t")
         began_s = running.cluster.clock.monotonic_s()
@@ -248,7 +248,7 @@ async def test_wrong_places_are_refused_at_once(tmp_path: Path) -> None:
 
 
 async def test_routes_name_the_queues_for_writing_and_for_reading(tmp_path: Path) -> None:
-    """E-020, E-022, E-025, E-250: both enodes are in the route, writers use fewer queues, and enodes know the snode."""
+    """E-020, E-022, E-025, E-250: the route has both enodes, producers use fewer queues, enodes know the snode."""
     async with open_snode_cluster(tmp_path, enodes=2) as running, asyncio.timeout(40):
         await running.create_topic("t", read_queue_count=4, write_queue_count=2)
         route = await running.route("t")

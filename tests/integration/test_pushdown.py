@@ -1,4 +1,4 @@
-"""What a reader does not want stays on the enode: tags, SQL conditions and columns are applied where the log lies."""
+"""Rows that a reader filters out stay on the enode: it applies tags, SQL conditions and column lists."""
 
 import asyncio
 import dataclasses
@@ -32,7 +32,7 @@ ON_DISK = dataclasses.replace(SMALL_STORE, recent_bytes=0)
 
 
 def message(number: int) -> Message:
-    """One of a hundred has the tag that is looked for."""
+    """One of a hundred has the tag of the filter."""
     return Message(b"%d " % number * 20, f"tag-{number % COUNT}", properties={"n": str(number)})
 
 
@@ -47,14 +47,14 @@ async def store(enode: LoneEnode, batches: int, codec: Codec = Codec.NONE) -> No
 
 
 def asked(from_offset: int = 0, wait_ms: int = 0, **wishes: Any) -> pb.FetchBatchesRequest:
-    """A read of queue 0."""
+    """A read request for queue 0."""
     return pb.FetchBatchesRequest(
         topic_id=TOPIC, from_offset=from_offset, wait_ms=wait_ms, pushdown=pb.Pushdown(**wishes)
     )
 
 
 def chosen(answer: pb.FetchBatchesResponse) -> list[tuple[int, bytes]]:
-    """The offsets and bodies that are wanted of an answer."""
+    """The offsets and bodies of the matching rows in an answer."""
     assert answer.pushed_down
     found = []
     for part in answer.batches:
@@ -77,7 +77,7 @@ async def answered(call: Any, request: pb.FetchBatchesRequest) -> pb.FetchBatche
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 async def test_an_enode_sends_what_is_wanted_and_little_else(tmp_path: Path, codec: Codec) -> None:
-    """Of 20 batches come 20 messages, by tag and by SQL; uncompressed, the answer is a fraction of what lies there."""
+    """Of 20 batches 20 messages are sent, by tag and by SQL; the answer is a fraction of the stored bytes."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 20, codec)
         call = enode.stub.FetchBatches()
@@ -99,7 +99,7 @@ async def test_an_enode_sends_what_is_wanted_and_little_else(tmp_path: Path, cod
 
 
 async def test_columns_that_are_not_wanted_do_not_travel(tmp_path: Path) -> None:
-    """Bodies stay where they are when a reader wants tags; all rows are there."""
+    """Bodies are not sent when a reader needs tags only; all rows are there."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 2)
         answer = await answered(enode.stub.FetchBatches(), asked(columns=[NUMBERS["tag"]]))
@@ -113,7 +113,7 @@ async def test_columns_that_are_not_wanted_do_not_travel(tmp_path: Path) -> None
 async def test_a_read_that_finds_nothing_says_how_far_it_looked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It answers after a bounded stretch, and whoever goes on from there misses nothing."""
+    """It answers after a bounded range with the position, and a reader that continues there misses nothing."""
     monkeypatch.setattr(pushed_down, "PART_BYTES", 1 << 10)
     monkeypatch.setattr(pushed_down, "LOOKED_BYTES_MAX", 20 << 10)
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
@@ -129,7 +129,7 @@ async def test_a_read_that_finds_nothing_says_how_far_it_looked(
 
 @pytest.mark.parametrize("is_repaired", [False, True])
 async def test_a_filtered_read_ends_before_damage_or_has_it_repaired(tmp_path: Path, is_repaired: bool) -> None:
-    """What lies before a damaged batch is given, and nothing twice; whoever reads on there is told of the damage."""
+    """Messages before a damaged batch are returned once; a reader that continues there gets the damage as an error."""
     async with open_lone_enode(tmp_path, topic(TOPIC), store=ON_DISK) as enode:
         await store(enode, 5)
         reader = enode.running.store.engine.reader
@@ -140,7 +140,7 @@ async def test_a_filtered_read_ends_before_damage_or_has_it_repaired(tmp_path: P
         segment.write_bytes(broken)
         repaired: list[int] = []
 
-        async def repair(position: int, end_position: int) -> int:
+        async def repair(position: int, end_position: int, is_other: bool) -> int:
             repaired.append(position)
             segment.write_bytes(whole)
             return end_position
@@ -160,7 +160,7 @@ async def test_a_filtered_read_ends_before_damage_or_has_it_repaired(tmp_path: P
 
 
 async def test_what_is_in_memory_is_chosen_while_a_scan_waits_for_the_disk(tmp_path: Path) -> None:
-    """Who filters at the end of a queue is not held up by those who read old batches."""
+    """A filtered read at the end of a queue does not wait for readers that scan batches on the disk."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 3)
         may_end = threading.Event()
@@ -177,14 +177,15 @@ async def test_what_is_in_memory_is_chosen_while_a_scan_waits_for_the_disk(tmp_p
 async def test_the_disk_is_told_what_a_filtered_read_reads_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Scans have one thread: while it looks at one part the disk can begin with the next."""
+    """Scans have one thread: while it filters one part the disk can read the next."""
     steps: list[tuple[str, int, int]] = []
 
     def noted(name: str) -> None:
         plain = getattr(RealFile, name)
 
         def note(file: RealFile, position: int, length: int) -> Any:
-            steps.append((name, position, position + length))
+            if file._path.suffix == ".seg":  # an index of a full segment may be written meanwhile
+                steps.append((name, position, position + length))
             return plain(file, position, length)
 
         monkeypatch.setattr(RealFile, name, note)
@@ -205,7 +206,7 @@ async def test_the_disk_is_told_what_a_filtered_read_reads_next(
 
 
 async def test_a_waiting_read_hears_of_what_is_stored_wanted_or_not(tmp_path: Path) -> None:
-    """At the end of the queue it waits; then it says how far it looked."""
+    """At the end of the queue it waits; then it answers with its position."""
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         call: Any = enode.stub.FetchBatches()
         await call.write(asked(wait_ms=60_000, tag_expression="nobody's"))
@@ -230,7 +231,7 @@ async def test_a_wrong_expression_is_refused_and_the_stream_goes_on(tmp_path: Pa
 async def test_readers_get_the_same_from_an_enode_that_cannot_choose(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_old: bool
 ) -> None:
-    """An enode of an older version sends whole batches; the snode then chooses itself."""
+    """An enode of an older version sends whole batches; the snode then filters itself."""
     answers: list[bool] = []
     fetched_of = append_wire.fetched_of
 

@@ -1,4 +1,4 @@
-"""A registration whose offers are refused: what was taken of it is told."""
+"""A registration whose offered topics are refused: the accepted part is reported."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.integration.test_namesrv_put_back import name_server
 
 
 async def test_who_has_a_lease_is_in_the_routes_whatever_it_offers(tmp_path: Path) -> None:
-    """Its topics may have names that this name server does not take; its messages can be read all the same."""
+    """Its topics may have names that this name server refuses; its messages can still be read."""
     async with name_server("", tmp_path) as directory:
         watcher = directory.watches.follow()
         await anext(watcher)

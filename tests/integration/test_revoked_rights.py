@@ -1,4 +1,4 @@
-"""A right that is taken ends what waits by it, and what was asked of its user goes to others."""
+"""A revoked right ends waiting calls that need it; checks meant for its user go to others."""
 
 import asyncio
 from pathlib import Path
@@ -16,14 +16,14 @@ from ortoo.v1.session_pb2_grpc import SessionServiceStub
 from tests.integration.guarded_cluster import RULES, as_user, guarded, signed
 
 SOON_S = 8.0
-"""The file of rules is looked at once a second; ten seconds would be the look at users."""
+"""The file of rules is checked once a second; ten seconds would be the check of users."""
 WAIT_MS = 30_000
 READERS = 'topics = { t = "SUB" }'
 """The right of `reader` in the rules."""
 
 
 async def test_a_poll_that_waits_ends_with_the_right_to_it(tmp_path: Path) -> None:
-    """A message that comes after the right was taken is not delivered, whichever way was waited; its lease is none."""
+    """A message sent after the revocation is not delivered to any kind of waiting call, and is not leased."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         consumer = ConsumerServiceStub(cluster.channels.to(cluster.address))
         reader = signed(cluster, "reader")
@@ -49,7 +49,7 @@ async def test_a_poll_that_waits_ends_with_the_right_to_it(tmp_path: Path) -> No
 
 
 async def test_a_push_of_a_session_ends_with_the_sessions_right(tmp_path: Path) -> None:
-    """It names no topics of its own, and ends as soon as the session's are not the user's any more."""
+    """It names no topics of its own, and ends as soon as the user loses the session's topics."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         channel = cluster.channels.to(cluster.address)
         connected = SessionServiceStub(channel).Connect(metadata=signed(cluster, "reader"))
@@ -73,7 +73,7 @@ async def test_a_push_of_a_session_ends_with_the_sessions_right(tmp_path: Path) 
 
 
 async def test_a_client_id_of_a_group_is_one_users_in_both_protocols(tmp_path: Path) -> None:
-    """RocketMQ's way to say who one is takes no place of another user's session, and ends none."""
+    """A client id in RocketMQ's protocol neither takes over nor ends another user's session."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         channel = cluster.channels.to(cluster.address)
         push = ConsumerServiceStub(channel).Push(metadata=signed(cluster, "shop"))

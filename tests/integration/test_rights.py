@@ -1,4 +1,4 @@
-"""Rights follow what a request touches, whatever it names beside it."""
+"""Rights are checked for the resource that a request touches, whatever else it names."""
 
 import asyncio
 import stat
@@ -47,7 +47,7 @@ def resource(name: str) -> d.Resource:
 
 
 async def test_a_handle_counts_for_its_own_topic_alone(tmp_path: Path) -> None:
-    """B-063: Ack, Forward, ChangeInvisible, Recall and EndTransaction refuse a handle of a topic they do not name."""
+    """Ack, Forward, ChangeInvisible, Recall and EndTransaction refuse a handle of a topic that they do not name."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         for name in ("secret", "mine"):
             await cluster.create_topic(name, queues=1)
@@ -87,13 +87,13 @@ async def test_a_handle_counts_for_its_own_topic_alone(tmp_path: Path) -> None:
             metadata=WHO,
         )
         assert ended.status.code == d.INVALID_RECEIPT_HANDLE
-        # The right names go through: nothing was settled before.
+        # With the right names the calls succeed: nothing was acknowledged before.
         acked = await stub.AckMessage(s.AckMessageRequest(group=group, topic=secret, entries=[entry]), metadata=WHO)
         assert acked.entries[0].status.code == d.OK
 
 
 async def test_a_delayed_message_is_recalled_by_its_own_topic_alone(tmp_path: Path) -> None:
-    """B-063: a handle made up for topic `mine` with the number of a message of `secret` finds nothing at the enode."""
+    """A forged handle for topic `mine` with the number of a message of `secret` finds nothing at the enode."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("secret", queues=1)
         mine = await cluster.create_topic("mine", queues=1)
@@ -113,7 +113,7 @@ async def test_a_delayed_message_is_recalled_by_its_own_topic_alone(tmp_path: Pa
 
 
 async def test_the_queue_of_a_request_counts_as_its_topic(tmp_path: Path) -> None:
-    """B-068: `topic=t, queue.topic=u` asks for both, and is refused in any case since it names two topics."""
+    """`topic=t, queue.topic=u` needs rights for both, and is refused in any case since it names two topics."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         producer = ProducerServiceStub(cluster.channels.to(cluster.address))
         queue = topic_pb2.Queue(topic="u", enode="enode-0", queue_id=0)
@@ -131,7 +131,7 @@ async def test_the_queue_of_a_request_counts_as_its_topic(tmp_path: Path) -> Non
 
 
 async def test_the_lag_of_a_group_shows_only_topics_of_the_user(tmp_path: Path) -> None:
-    """B-067: ends of queues are told to who may use the topic."""
+    """The ends of queues are shown to users with a right to the topic."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         admin = AdminServiceStub(cluster.channels.to(cluster.address))
         await cluster.name_service.PutGroup(namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name="g")))
@@ -143,7 +143,7 @@ async def test_the_lag_of_a_group_shows_only_topics_of_the_user(tmp_path: Path) 
 
 
 async def test_a_session_belongs_to_who_opened_it(tmp_path: Path) -> None:
-    """B-060: another user of the group is told no session ids, and can neither use one nor take a client's place."""
+    """Another user of the group sees no session ids, and can neither use one nor take a client's place."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         channel = cluster.channels.to(cluster.address)
         consumer, sessions = ConsumerServiceStub(channel), SessionServiceStub(channel)
@@ -183,7 +183,7 @@ async def test_a_session_belongs_to_who_opened_it(tmp_path: Path) -> None:
 
 
 async def test_a_client_id_belongs_to_who_used_it_first(tmp_path: Path) -> None:
-    """B-061, B-062: another user ends no leases by it and hears none of its commands, until it has left."""
+    """Another user can neither end its leases nor receive its commands, until the client has left."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         stub = MessagingServiceStub(cluster.channels.to(cluster.address))
         shop, reader = (*WHO, *signed(cluster, "shop")), (*WHO, *signed(cluster, "reader"))
@@ -212,7 +212,7 @@ async def test_a_client_id_belongs_to_who_used_it_first(tmp_path: Path) -> None:
 
 
 async def test_a_deleted_users_streams_end(tmp_path: Path) -> None:
-    """B-064: within half a minute, although nothing moves on them; another user's stream goes on."""
+    """Within half a minute, even if they are idle; another user's stream stays open."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(90):
         channel = cluster.channels.to(cluster.address)
         pushes = {}
@@ -236,11 +236,11 @@ async def test_a_deleted_users_streams_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("date_time", ["hello", "19990101T000000Z", "1999-01-01T00:00:00+00:00", "9" * 100])
 async def test_a_signature_is_good_for_a_few_minutes(date_time: str, tmp_path: Path) -> None:
-    """B-065: whichever protocol is spoken; the refusal names both times."""
+    """In each protocol; the refusal names both times."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         old = signed_headers("ann", SECRET, date_time)
         channel = cluster.channels.to(cluster.address)
-        with pytest.raises(grpc.aio.AioRpcError, match=r"is no time|signed at .* here it is 2") as refused:
+        with pytest.raises(grpc.aio.AioRpcError, match=r"is not a time|signed at .* here it is 2") as refused:
             await AdminServiceStub(channel).ListTopics(namesrv_pb2.ListTopicsRequest(), metadata=old)
         assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
         route = s.QueryRouteRequest(topic=resource("t"))
@@ -249,7 +249,7 @@ async def test_a_signature_is_good_for_a_few_minutes(date_time: str, tmp_path: P
 
 
 async def test_secrets_are_for_their_owner_and_users_for_the_cluster(tmp_path: Path) -> None:
-    """B-066: no file of the name server shows a secret, also one made before; calls about users want a token."""
+    """No file of the name server shows a secret, also an older one; calls about users need a token."""
     token = tmp_path / "token"
     token.write_text("a-token-of-this-cluster\n")
     own = {"admin_token_file": str(token)}
@@ -286,7 +286,7 @@ async def test_secrets_are_for_their_owner_and_users_for_the_cluster(tmp_path: P
 
 @pytest.mark.parametrize("is_open", [False, True])
 async def test_the_autoscaler_tells_only_who_may_know(tmp_path: Path, *, is_open: bool) -> None:
-    """B-067: with access control it asks for the group and the topic, unless an operator opens it."""
+    """With access control it needs rights for the group and the topic, unless an operator opens it."""
     async with guarded(tmp_path, scaler_open=is_open) as cluster, asyncio.timeout(60):
         scaler = ExternalScalerStub(cluster.channels.to(cluster.address))
         about = {name: scaler_pb.ScaledObjectRef(scalerMetadata={"group": "g", "topic": name}) for name in ("t", "u")}
@@ -306,7 +306,7 @@ async def test_the_autoscaler_tells_only_who_may_know(tmp_path: Path, *, is_open
 
 
 async def test_an_admins_command_reaches_a_client_of_another_snode(tmp_path: Path) -> None:
-    """B-067: it goes on under the admin's signature."""
+    """It is forwarded with the admin's signature."""
     async with (
         valkey(tmp_path / "valkey") as server,
         guarded(tmp_path, snodes=2, redis_url=server.url, membership_timeout_s=1.0) as cluster,

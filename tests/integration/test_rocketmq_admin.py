@@ -22,7 +22,7 @@ log.emit(log_event.debug("loud", "", ""))
 
 
 async def test_the_level_of_a_snodes_log_is_changed_while_it_runs(tmp_path: Path) -> None:
-    """Every level is taken and said back; one that does not exist is refused."""
+    """Every level is accepted and returned; an unknown one is refused."""
     async with process_cluster(tmp_path) as cluster, grpc.aio.insecure_channel(cluster.address) as channel:
         stub = AdminStub(channel)
         for level, said in (("TRACE", "debug"), ("DEBUG", "debug"), ("INFO", "info"), ("WARN", "warning")):

@@ -1,4 +1,4 @@
-"""Operators and clients of RocketMQ's protocol: who is there, and commands to them by AdminService."""
+"""Operators and clients of RocketMQ's protocol: lists of clients, and commands to them by AdminService."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,7 +29,7 @@ SETTINGS = d.Settings(
 
 
 class Member:
-    """A client of the protocol by hand: one telemetry stream."""
+    """A client made of bare calls: one telemetry stream."""
 
     def __init__(self, messaging: MessagingServiceStub, admin: AdminServiceStub) -> None:
         self.messaging = messaging
@@ -37,12 +37,12 @@ class Member:
         self.stream: Any = messaging.Telemetry(metadata=METADATA)
 
     async def connect(self) -> None:
-        """Say the settings and hear the answer."""
+        """Send the settings and read the answer."""
         await self.stream.write(s.TelemetryCommand(settings=SETTINGS))
         assert (await self.stream.read()).status.code == Code.OK
 
     async def call(self, client_id: str = "a-client", **command: Any) -> session_pb2.CommandResult:
-        """What an operator is answered who gives this command."""
+        """Give this command as an operator and return the answer."""
         request = client_pb2.CallClientRequest(client_id=client_id, command=session_pb2.Command(**command))
         return (await self.admin.CallClient(request)).result
 
@@ -58,7 +58,7 @@ async def connected(folder: Path) -> AsyncIterator[Member]:
 
 
 async def test_operators_see_the_clients_and_those_that_left_no_more(tmp_path: Path) -> None:
-    """Clients and consumers are listed with group, subscription and language, until they say goodbye."""
+    """Clients and consumers are listed with group, subscription and language, until they terminate."""
     async with connected(tmp_path) as member:
         [client] = (await member.admin.ListClients(client_pb2.ListClientsRequest())).clients
         assert (client.client_id, client.snode, client.language, client.client_version) == (
@@ -76,7 +76,7 @@ async def test_operators_see_the_clients_and_those_that_left_no_more(tmp_path: P
 
 
 async def test_a_producer_is_listed_by_the_topics_it_sends_to(tmp_path: Path) -> None:
-    """The settings of a producer make it a member of the producers of its topics."""
+    """The settings of a producer list it among the producers of its topics."""
     async with connected(tmp_path) as member:
         producer = (("x-mq-client-id", "p"),)
         stream = member.messaging.Telemetry(metadata=producer)
@@ -88,7 +88,7 @@ async def test_a_producer_is_listed_by_the_topics_it_sends_to(tmp_path: Path) ->
 
 
 async def test_a_client_shows_its_stacks(tmp_path: Path) -> None:
-    """The text comes to the operator; a client that gives no status with it is understood as well."""
+    """The operator gets the text; an answer without a status is accepted as well."""
     async with connected(tmp_path) as member, Background("test") as background:
         for status in (d.Status(code=Code.OK), None):
             asked = background.spawn("call", member.call(print_stack=session_pb2.PrintStack()))
@@ -111,7 +111,7 @@ async def test_a_client_shows_its_stacks(tmp_path: Path) -> None:
 async def test_a_stored_message_is_verified(
     code: "Code.ValueType", succeeded: bool, failure: int | None, tmp_path: Path
 ) -> None:
-    """The client gets the stored message with that id; the operator what its listener made of it."""
+    """The client gets the stored message with that id; the operator gets the result of its listener."""
     async with connected(tmp_path) as member, Background("test") as background:
         message = d.Message(topic=TOPIC, body=b"hi", system_properties=d.SystemProperties(message_id="m-1", tag="red"))
         await member.messaging.SendMessage(s.SendMessageRequest(messages=[message]), metadata=METADATA)
@@ -132,7 +132,7 @@ async def test_a_stored_message_is_verified(
 
 
 async def test_a_client_is_told_to_connect_anew(tmp_path: Path) -> None:
-    """The command goes out and nothing is waited for."""
+    """The command is sent without waiting for an answer."""
     async with connected(tmp_path) as member:
         answer = await member.call(reconnect=session_pb2.Reconnect())
         assert not answer.HasField("failure")
@@ -140,7 +140,7 @@ async def test_a_client_is_told_to_connect_anew(tmp_path: Path) -> None:
 
 
 async def test_what_cannot_be_is_said_clearly(tmp_path: Path) -> None:
-    """A silent client, an unknown command, a message or a client that is not there: each has its error."""
+    """A silent client, an unknown command, an unknown message or client: each has its error."""
     async with connected(tmp_path) as member:
         with pytest.raises(grpc.aio.AioRpcError) as silent:
             await member.call(print_stack=session_pb2.PrintStack(), timeout_ms=200)

@@ -43,14 +43,14 @@ print(json.dumps(found))
 
 
 def described(*modules: str) -> dict[str, dict[str, Any]]:
-    """Everything that these modules declare, read in a process of its own: two copies cannot share one."""
+    """All declarations of these modules, read in a separate process: two copies cannot share one."""
     done = subprocess.run([sys.executable, "-c", DUMP, *modules], capture_output=True, text=True, check=True)
     found: dict[str, dict[str, Any]] = json.loads(done.stdout)
     return found
 
 
 def test_the_contract_is_the_official_one_field_by_field() -> None:
-    """Every message, field, enum value and method of the official package is ours too, with equal numbers and types."""
+    """Every message, field, enum value and method of the official package is in ours, with equal numbers and types."""
     names = ("definition_pb2", "service_pb2", "admin_pb2")
     official = described(*(f"rocketmq.grpc_protocol.{name}" for name in names))
     ours = described(*(f"apache.rocketmq.v2.{name}" for name in names))

@@ -1,4 +1,4 @@
-"""What RocketMQ's protocol refuses, with the exact code; nothing is stored and no process minds."""
+"""Refusals of RocketMQ's protocol, with the exact code; nothing is stored and no process fails."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -40,7 +40,7 @@ def ask(method: str, request: Any, metadata: tuple[tuple[str, str], ...] = METAD
 
 
 def message(body: bytes = b"b", topic: Resource = TOPIC, **system: Any) -> d.Message:
-    """A message that is right but for what a case changes."""
+    """A message that is valid except for the fields of a case."""
     return d.Message(topic=topic, body=body, system_properties=d.SystemProperties(**({"message_id": "i"} | system)))
 
 
@@ -57,7 +57,7 @@ def send(*messages: d.Message) -> Call:
 
 
 def receive(group: Resource = GROUP, topic: Resource = TOPIC, **changed: Any) -> Call:
-    """A receive that is right but for what a case changes; its first frame is the answer."""
+    """A receive that is valid except for the fields of a case; its first frame is the answer."""
     fields: dict[str, Any] = {"invisible_duration": Duration(seconds=30), "batch_size": 1} | changed
     queue = d.MessageQueue(topic=topic, id=0, broker=d.Broker(name="enode-0"))
     request = s.ReceiveMessageRequest(group=group, message_queue=queue, **fields)
@@ -70,7 +70,7 @@ def receive(group: Resource = GROUP, topic: Resource = TOPIC, **changed: Any) ->
 
 
 def far_ahead() -> Timestamp:
-    """A time that is more than a year away."""
+    """A time that is more than a year ahead."""
     return Timestamp(seconds=SystemClock().now_ms() // 1000 + 400 * 86_400)
 
 
@@ -280,7 +280,7 @@ REFUSALS: list[tuple[str, Call, "Code.ValueType"]] = [
 
 
 async def test_each_refusal_has_its_code_and_stores_nothing(tmp_path: Path) -> None:
-    """Every wrong request ends with gRPC OK and the code that the protocol has for it; the queue stays empty."""
+    """Every invalid request ends with gRPC OK and its code of the protocol; the queue stays empty."""
     async with served(tmp_path) as (_, stub):
         wrong = {}
         for name, call, code in REFUSALS:
@@ -295,7 +295,7 @@ async def test_each_refusal_has_its_code_and_stores_nothing(tmp_path: Path) -> N
 
 
 async def test_invisible_times_out_of_range_are_refused_in_rocketmqs_words(tmp_path: Path) -> None:
-    """B-114: its clients' tests look for them."""
+    """The tests of its clients compare these texts."""
     long = Duration(seconds=13 * 3600)
     change = s.ChangeInvisibleDurationRequest(group=GROUP, topic=TOPIC, receipt_handle="h", invisible_duration=long)
     async with served(tmp_path) as (_, stub):
@@ -308,7 +308,7 @@ async def test_invisible_times_out_of_range_are_refused_in_rocketmqs_words(tmp_p
 
 
 async def test_a_wrong_filter_is_refused_where_it_is_used(tmp_path: Path) -> None:
-    """B-110: the telemetry stream goes on, ReceiveMessage says what is wrong, and no words of ours are in it."""
+    """The telemetry stream stays open, ReceiveMessage names the mistake, without private terms of this project."""
     for expression in ("a = ", "a >", "(a = 1", "NOT", "a IN ("):
         bad = d.FilterExpression(type=d.SQL, expression=expression)
         entry = d.SubscriptionEntry(topic=TOPIC, expression=bad)
@@ -327,7 +327,7 @@ async def test_a_wrong_filter_is_refused_where_it_is_used(tmp_path: Path) -> Non
 
 
 async def test_headers_and_fields_of_the_future_are_no_obstacle(tmp_path: Path) -> None:
-    """Unknown headers, an unknown language, an empty signature and unknown fields are passed over."""
+    """Unknown headers, an unknown language, an empty signature and unknown fields are ignored."""
     more = (
         *METADATA,
         ("authorization", "MQv2-HMAC-SHA1 Credential=, SignedHeaders=x-mq-date-time, Signature=00"),
@@ -369,7 +369,7 @@ async def test_wrong_settings_are_named_and_the_stream_ends(
 
 
 async def test_offsets_are_kept_and_found(tmp_path: Path) -> None:
-    """What is committed is read again; the ends and a time give offsets; pulls go on where they are told to."""
+    """A committed offset is read back; the ends and a time give offsets. Pulls start at the given offset."""
     async with served(tmp_path) as (_, stub):
         for number in range(3):
             sent = await stub.SendMessage(s.SendMessageRequest(messages=[message(b"%d" % number)]), metadata=METADATA)
@@ -391,7 +391,7 @@ async def test_offsets_are_kept_and_found(tmp_path: Path) -> None:
 
 
 async def test_a_limit_of_a_topic_counts_what_is_sent_to_it(tmp_path: Path) -> None:
-    """B-082: a topic's limit counts SendMessage, and what it refuses is TOO_MANY_REQUESTS in the answer's status."""
+    """A topic's limit counts SendMessage, and refused calls get TOO_MANY_REQUESTS in the answer's status."""
     async with served(tmp_path) as (cluster, stub), Channels() as channels:
         await cluster.create_topic("other", queues=1)
         rules = [flow_control_pb2.FlowRule(topic="t", per_second=1)]

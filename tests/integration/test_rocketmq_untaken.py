@@ -1,4 +1,4 @@
-"""A message that a client of RocketMQ's protocol cannot take, over real gRPC."""
+"""A message that a client of RocketMQ's protocol cannot receive, over real gRPC."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ GROUP, TOPIC = Resource(name="g"), Resource(name="t")
 
 
 async def test_what_a_client_cannot_take_is_counted_waits_and_is_parked(tmp_path: Path) -> None:
-    """B-105: gRPC at the client refuses one body. Those beside it pass, there is no hot loop, and it is parked."""
+    """GRPC at the client refuses one body. The others are received, there is no hot loop, and it is parked."""
     options = (("grpc.max_receive_message_length", TAKEN_BYTES_MAX),)
     async with (
         open_cluster(tmp_path) as cluster,
@@ -54,7 +54,7 @@ async def test_what_a_client_cannot_take_is_counted_waits_and_is_parked(tmp_path
                 ]
             except grpc.aio.AioRpcError:
                 failed += 1
-                continue  # asks again with the same attempt id, as the official clients do
+                continue  # requests again with the same attempt id, as the official clients do
             request.attempt_id = str(number)
             for one in taken:
                 entry = s.AckMessageEntry(receipt_handle=one.system_properties.receipt_handle)
@@ -64,5 +64,5 @@ async def test_what_a_client_cannot_take_is_counted_waits_and_is_parked(tmp_path
         assert passed == set(bodies) - {bodies[3]}
         [letter] = letters
         assert (letter.message.body, letter.reason, letter.attempts) == (bodies[3], "attempts", 3)
-        assert (letter.consumer, letter.error) == ("small", "the client did not take the message")
+        assert (letter.consumer, letter.error) == ("small", "the client did not receive the message")
         assert failed < 16

@@ -1,4 +1,4 @@
-"""KEDA's external scaler in the snode, spoken to as KEDA does."""
+"""KEDA's external scaler in the snode, called as KEDA does."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ METADATA = {"group": "g", "topic": "t", "lagThreshold": "50", "oldestAgeSeconds"
 
 
 async def test_scaler_follows_the_lag_from_zero_and_back(tmp_path: Path) -> None:
-    """Inactive without work, active with it, the lag and its age in numbers, inactive when acknowledged."""
+    """Inactive without work, active with it, the lag and its age as numbers, inactive after the acknowledgement."""
     async with open_cluster(tmp_path) as cluster, Channels() as channels, asyncio.timeout(60):
         scaler = ExternalScalerStub(channels.to(cluster.address))
         about = pb.ScaledObjectRef(name="o", namespace="n", scalerMetadata=METADATA)
@@ -68,7 +68,7 @@ async def test_scaler_follows_the_lag_from_zero_and_back(tmp_path: Path) -> None
 async def test_wrong_trigger_is_refused_by_name(
     tmp_path: Path, metadata: dict[str, str], kind: type[OrtooError], said: str
 ) -> None:
-    """What a ScaledObject got wrong is named, so that `kubectl describe` shows it."""
+    """The mistake in a ScaledObject is named, so that `kubectl describe` shows it."""
     async with open_cluster(tmp_path) as cluster, Channels() as channels:
         scaler = ExternalScalerStub(channels.to(cluster.address))
         with pytest.raises(kind, match=said), rpc_errors("snode"):
@@ -76,7 +76,7 @@ async def test_wrong_trigger_is_refused_by_name(
 
 
 async def test_an_enode_that_is_away_is_an_error_and_not_no_work(tmp_path: Path) -> None:
-    """B-081: while messages cannot be counted the scaler is told so: "inactive" would scale to zero in an outage."""
+    """While messages cannot be counted the scaler gets an error: "inactive" would scale to zero in an outage."""
     async with open_cluster(tmp_path) as cluster, Channels() as channels, asyncio.timeout(60):
         scaler = ExternalScalerStub(channels.to(cluster.address))
         about = pb.ScaledObjectRef(name="o", namespace="n", scalerMetadata=METADATA)

@@ -1,4 +1,4 @@
-"""Handles that the cluster did not make are refused, whichever call brings them, and touch nothing."""
+"""Handles that the cluster did not make are refused by every call, and change nothing."""
 
 import asyncio
 from dataclasses import replace
@@ -37,7 +37,7 @@ HOUR_MS = 3_600_000
 
 
 def strangers() -> list[HandleSeals]:
-    """Seals of those who know how handles are made and have no key, or one of their own."""
+    """Seals of attackers who know the format of handles and have no key, or one of their own."""
     own = HandleSeals()
     own.use(HandleKeys((HandleKey(1, bytes(32), 0),)))
     return [HandleSeals(), own]
@@ -54,7 +54,7 @@ async def popped(cluster: Cluster) -> str:
 
 
 async def test_a_made_up_receipt_settles_nothing(tmp_path: Path) -> None:
-    """B-063: Ack, Nack, ChangeInvisible and RocketMQ's calls refuse it, each with its status; the good one goes on."""
+    """Ack, Nack, ChangeInvisible and RocketMQ's calls refuse it, each with its status; the genuine one stays valid."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
         real = await popped(cluster)
@@ -83,7 +83,7 @@ async def test_a_made_up_receipt_settles_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_made_up_receipt_among_good_ones_is_refused_alone(tmp_path: Path) -> None:
-    """B-063: Ack, Nack and ChangeInvisible say which it is and why; the others of the call are settled."""
+    """Ack, Nack and ChangeInvisible name the receipt and the reason; the others of the call succeed."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
         real, other = await popped(cluster), await popped(cluster)
@@ -99,11 +99,11 @@ async def test_a_made_up_receipt_among_good_ones_is_refused_alone(tmp_path: Path
             assert {one.failure.field for one in answer.refused} == {"receipts.receipt_handle"}
             assert not answer.stale
         again = await consumer.Pop(pop_pb2.PopRequest(group="g", topic="t", wait_ms=5_000))
-        assert [list(one.offsets) for one in again.batches] == [[1]]  # given back; the first never comes again
+        assert [list(one.offsets) for one in again.batches] == [[1]]  # nacked; the first never comes again
 
 
 async def test_one_refused_receipt_fails_nobody_elses_acknowledgement(tmp_path: Path) -> None:
-    """G14, B-063: what several workers of a client acknowledge travels together, and each hears of its own."""
+    """G14: acknowledgements of several workers of a client are sent together, and each worker gets its own result."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
         real = await popped(cluster)
@@ -118,7 +118,7 @@ async def test_one_refused_receipt_fails_nobody_elses_acknowledgement(tmp_path: 
 
 
 async def test_a_made_up_handle_recalls_nothing_and_ends_nothing(tmp_path: Path) -> None:
-    """B-063: by both protocols, for messages of single sends; what was guessed is untouched."""
+    """In both protocols, for messages of single sends; the guessed messages are unchanged."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
         channel, seals = cluster.channels.to(cluster.address), await cluster.seals()
@@ -155,7 +155,7 @@ async def test_a_made_up_handle_recalls_nothing_and_ends_nothing(tmp_path: Path)
 
 
 async def test_a_producer_of_batches_recalls_its_own_messages_alone(tmp_path: Path) -> None:
-    """B-063: the handles that it makes are good for its batch, and for no number beside it."""
+    """The handles that it makes are valid for its batch, and for no other message."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
         seals, at_ms = await cluster.seals(), cluster.clock.now_ms() + HOUR_MS
@@ -181,7 +181,7 @@ def directory_of(catalog: Catalog, stored: Contents, clock: VirtualClock, rotati
 
 
 async def test_keys_are_made_changed_and_kept(tmp_path: Path) -> None:
-    """B-063: one at first, a new one when it is old enough; forgotten when no handle of use can bear it."""
+    """One at first, a new one when it is old enough; deleted when no valid handle can carry it."""
     clock, rotation = VirtualClock(), KeyRotation(30 * DAY_MS)
     catalog = await Catalog.open("", tmp_path, "00000000-0000-4000-8000-000000000001")
     try:
@@ -202,7 +202,7 @@ async def test_keys_are_made_changed_and_kept(tmp_path: Path) -> None:
 
 
 async def test_an_upgraded_directory_takes_old_handles_for_a_while(tmp_path: Path) -> None:
-    """B-063: a new one takes none; one from before there were keys does so for the grace, from its first key on."""
+    """A new directory accepts none; one from before there were keys accepts them for the grace after its first key."""
     catalog = await Catalog.open("", tmp_path, "00000000-0000-4000-8000-000000000001")
     await catalog.close()
     with sa.create_engine(f"sqlite:///{tmp_path / 'namesrv.db'}").begin() as connection:
@@ -243,7 +243,7 @@ async def test_an_upgraded_directory_takes_old_handles_for_a_while(tmp_path: Pat
 
 
 async def test_a_new_key_reaches_snodes_and_old_handles_go_on(tmp_path: Path) -> None:
-    """B-063: a snode hears of it by its watch, and knows the older ones; away from name servers it keeps them."""
+    """A snode gets it by its watch, and keeps the older keys; it keeps all of them without name servers."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
         real = await popped(cluster)
@@ -263,7 +263,7 @@ async def test_a_new_key_reaches_snodes_and_old_handles_go_on(tmp_path: Path) ->
             receipt = pop_pb2.LeaseReceipt(receipt_handle=text, offsets=[0])
             return pop_pb2.ChangeInvisibleRequest(receipts=[receipt], invisible_ms=60_000)
 
-        with pytest.raises(grpc.aio.AioRpcError):  # nobody has told it yet
+        with pytest.raises(grpc.aio.AioRpcError):  # it has not been notified yet
             await stub.ChangeInvisible(lease(known.text(other)))
         assert not (await stub.ChangeInvisible(lease(real))).stale
         await cluster.open_namesrv()
@@ -277,7 +277,7 @@ async def test_a_new_key_reaches_snodes_and_old_handles_go_on(tmp_path: Path) ->
 
 
 async def test_keys_of_handles_are_encrypted_as_secrets_are(tmp_path: Path) -> None:
-    """B-063, B-066: with a key file the database shows none of them."""
+    """With a key file the database shows none of them."""
     key = Encryption(b"A" * 43 + b"=")
     catalog = await Catalog.open("", tmp_path, "x")
     try:
@@ -293,7 +293,7 @@ async def test_keys_of_handles_are_encrypted_as_secrets_are(tmp_path: Path) -> N
 
 
 def test_forging_needs_no_more_than_reading_the_code() -> None:
-    """What these tests send is what a cluster without keys would take."""
+    """The handles that these tests send would be accepted by a cluster without keys."""
     receipt = ReceiptHandle("enode-0", "g", 1, 0, 1, 0, 1)
     assert read_receipt(receipt.text(HandleSeals()), HandleSeals()) == receipt
     handle = Handle(HandleKind.DELAYED, "enode-0", 1, 0, 1, 1)

@@ -1,4 +1,4 @@
-"""What the name server's database shows of secrets."""
+"""Secrets in the name server's database."""
 
 import asyncio
 import base64
@@ -25,12 +25,12 @@ def key_file(folder: Path, name: str) -> str:
 
 
 def shows(folder: Path, secret: str = SECRET) -> bool:
-    """Whether a file of the database has the secret in the clear."""
+    """Whether a file of the database contains the secret in the clear."""
     return any(secret.encode() in path.read_bytes() for path in (folder / "namesrv").glob("namesrv.db*"))
 
 
 async def secret_after(folder: Path, chosen: dict[str, Any], *, put: bool = False) -> str:
-    """Start a name server with these settings, perhaps put user `ann`; its answer for her secret."""
+    """Start a name server with these settings, optionally put user `ann`; return the answer for her secret."""
     async with open_cluster(folder, enodes=0, snodes=0, settings={"namesrv": chosen}) as cluster, asyncio.timeout(30):
         if put:
             request = pb.PutUserRequest(user=pb.User(access_key="ann"), secret_key=SECRET)
@@ -39,14 +39,14 @@ async def secret_after(folder: Path, chosen: dict[str, Any], *, put: bool = Fals
 
 
 async def test_secrets_are_encrypted_and_the_key_can_change(tmp_path: Path) -> None:
-    """B-066: those that were in the clear as well; a new key takes over with the old one's file, and then alone."""
+    """Also secrets stored in the clear before; a new key works with the old one's file, and then alone."""
     old, new = key_file(tmp_path, "old"), key_file(tmp_path, "new")
     assert await secret_after(tmp_path, {}, put=True) == SECRET
     assert shows(tmp_path)
     assert await secret_after(tmp_path, {"secrets_key_file": old}) == SECRET
     assert not shows(tmp_path)
     for chosen in ({}, {"secrets_key_file": new}):
-        with pytest.raises(Invalid, match="encrypted by a key that is not here") as refused:
+        with pytest.raises(Invalid, match="encrypted with another key") as refused:
             await secret_after(tmp_path, chosen)
         assert refused.value.field == "secrets_key_file"
     both = {"secrets_key_file": new, "secrets_key_files_previous": f"{old};{old}"}
@@ -58,19 +58,19 @@ async def test_secrets_are_encrypted_and_the_key_can_change(tmp_path: Path) -> N
 
 
 async def test_a_secret_in_the_clear_is_told_once(tmp_path: Path) -> None:
-    """B-066: at the start, when there are users and no key."""
+    """Once at the start, when there are users and no key."""
     told = []
     for put in (True, False):
         with capture_logs() as logs:
             await secret_after(tmp_path, {}, put=put)
-        told.append([line for line in logs if "secrets_key_file" in line["event"]])
+        told.append([line for line in logs if "secrets_unencrypted" in line["event"]])
     assert told[0] == []
     [warning] = told[1]
     assert (warning["log_level"], warning["users"]) == ("warning", 1)
 
 
 async def test_a_secret_is_of_its_user_alone(tmp_path: Path) -> None:
-    """B-066: who may write the database, and does not know the key, gives himself no other user's secret."""
+    """With write access to the database but without the key, an attacker cannot give himself another user's secret."""
     chosen = {"secrets_key_file": key_file(tmp_path, "key")}
     await secret_after(tmp_path, chosen, put=True)
     with sa.create_engine(f"sqlite:///{tmp_path / 'namesrv' / 'namesrv.db'}").begin() as connection:
@@ -81,7 +81,7 @@ async def test_a_secret_is_of_its_user_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [b"", b"short", b"A" * 44])
 def test_what_is_no_key_is_refused(text: bytes, tmp_path: Path) -> None:
-    """B-066: the setting, the file, and how to make one are named."""
+    """The setting, the file, and the way to make a key are named."""
     path = tmp_path / "key"
     path.write_bytes(text)
     for field, files in (("secrets_key_file", (str(path), "")), ("secrets_key_files_previous", ("", str(path)))):
@@ -93,7 +93,7 @@ def test_what_is_no_key_is_refused(text: bytes, tmp_path: Path) -> None:
 
 
 def test_what_is_encrypted_is_the_same_never_again() -> None:
-    """Nobody sees that two users have the same secret; who has the key reads both."""
+    """Equal secrets of two users cannot be recognized; with the key both can be read."""
     encryption = Encryption(base64.b64encode(bytes(32)))
     first, second = encryption.kept("ann", SECRET), encryption.kept("bob", SECRET)
     assert first != second != encryption.kept("bob", SECRET)

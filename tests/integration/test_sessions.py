@@ -1,4 +1,4 @@
-"""Sessions of clients: registration, membership and its notification, and every way in which they end."""
+"""Sessions of clients: registration, membership and its notifications, and all their ends."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.integration.snode_calls import Snode, open_snode_cluster
 
 
 async def client_ids(running: Snode, group: str) -> list[str]:
-    """The members of a group, as anybody may ask."""
+    """The members of a group, as any client sees them."""
     answer = await running.consumer.QueryMembers(pull_pb2.QueryMembersRequest(group=group))
     return [member.client_id for member in answer.members]
 
@@ -26,7 +26,7 @@ async def until_members(running: Snode, group: str, *expected: str) -> None:
 
 
 async def test_one_client_is_in_several_groups_and_leaves_one(tmp_path: Path) -> None:
-    """E-040, E-041: a session lists in both groups, as consumer and producer; leaving one keeps the other."""
+    """E-040, E-041: a session is listed in both groups, as consumer and producer. Leaving one keeps the other."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t")
         async with SessionClient(running, "c1", language="python", client_version="1") as client:
@@ -43,7 +43,7 @@ async def test_one_client_is_in_several_groups_and_leaves_one(tmp_path: Path) ->
 
 
 async def test_members_hear_of_joins_and_of_every_kind_of_leaving(tmp_path: Path) -> None:
-    """E-042, E-043, E-044, E-050, E-190: joining, unregistering and a broken connection are told at once."""
+    """E-042, E-043, E-044, E-050, E-190: joining, unregistering and a broken connection are notified at once."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t")
         async with SessionClient(running, "a") as first:
@@ -62,7 +62,7 @@ async def test_members_hear_of_joins_and_of_every_kind_of_leaving(tmp_path: Path
 
 
 async def test_silence_ends_a_session_like_everything_else(tmp_path: Path) -> None:
-    """E-045: who says nothing for too long is listed no more, and the others are told."""
+    """E-045: a session that is silent for too long is no longer listed, and the others are notified."""
     async with open_snode_cluster(tmp_path, session_expiry_s=0.5, sweep_interval_s=0.05) as running:
         await running.topic("t")
         async with (
@@ -86,7 +86,7 @@ async def test_silence_ends_a_session_like_everything_else(tmp_path: Path) -> No
 
 
 async def test_saying_the_same_again_is_no_news_and_a_new_name_replaces_the_old(tmp_path: Path) -> None:
-    """E-047, E-048: a hundred refreshing registrations tell nobody anything; another client id is the only one."""
+    """E-047, E-048: a hundred refreshing registrations notify no client. Another client id replaces the old one."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t")
         async with SessionClient(running, "a") as watching, SessionClient(running, "b") as client:
@@ -104,7 +104,7 @@ async def test_saying_the_same_again_is_no_news_and_a_new_name_replaces_the_old(
 
 
 async def test_opening_and_closing_without_a_word_is_harmless(tmp_path: Path) -> None:
-    """E-046: calls that end before they said who they are leave nothing behind."""
+    """E-046: calls that end before they identify the client leave nothing behind."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         for _ in range(100):
@@ -117,7 +117,7 @@ async def test_opening_and_closing_without_a_word_is_harmless(tmp_path: Path) ->
 
 
 async def test_a_switched_off_group_is_told_nothing(tmp_path: Path) -> None:
-    """E-049: without notification no event comes; who asks sees the members."""
+    """E-049: without notification no event comes. A query shows the group members."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t")
         await running.admin.PutGroup(
@@ -135,7 +135,7 @@ async def test_a_switched_off_group_is_told_nothing(tmp_path: Path) -> None:
 
 
 async def test_subscriptions_change_by_version(tmp_path: Path) -> None:
-    """E-051, E-052: topics added and left out are told; an older version is ignored, a newer one replaces."""
+    """E-051, E-052: added and removed topics are notified. An older version is ignored, a newer one replaces."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t")
         await running.topic("u")
@@ -155,7 +155,7 @@ async def test_subscriptions_change_by_version(tmp_path: Path) -> None:
 
 
 async def test_one_registration_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
-    """E-059: a topic that does not exist, a bad filter and a forbidden broadcast are answered by name."""
+    """E-059: an unknown topic, a bad filter and a forbidden broadcast are answered by name."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t")
         await running.admin.PutGroup(
@@ -179,7 +179,7 @@ async def test_one_registration_is_refused_and_the_others_go_on(tmp_path: Path) 
 async def test_what_a_client_names_at_its_registration_is_drawn_from_the_budget_as_long_as_it_is_a_member(
     tmp_path: Path,
 ) -> None:
-    """G17: what is refused changes nothing, and what is left makes room."""
+    """G17: a refused registration costs nothing, and a removed one releases its memory."""
     queues = [topic_pb2.Queue(topic="t", enode="e", queue_id=number) for number in range(10_000)]
     async with open_snode_cluster(tmp_path, memory_budget_bytes=64 << 20) as running, asyncio.timeout(30):
         await running.topic("t")
@@ -197,7 +197,7 @@ async def test_what_a_client_names_at_its_registration_is_drawn_from_the_budget_
 
 
 async def test_a_client_that_connects_again_takes_its_own_place(tmp_path: Path) -> None:
-    """The newer session of one client id stays, the older one hears why it ends."""
+    """The newer session of one client id stays, the older one gets the reason of its end."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t")
         async with SessionClient(running, "a") as first, SessionClient(running, "a") as second:
@@ -218,7 +218,7 @@ async def test_groups_are_not_made_by_use_where_that_is_off(tmp_path: Path) -> N
 
 
 async def test_a_stopping_snode_says_so(tmp_path: Path) -> None:
-    """A clean stop ends sessions with its reason, so that clients connect elsewhere at once."""
+    """A graceful stop ends sessions with its reason, so that clients connect elsewhere at once."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30), SessionClient(running, "a") as client:
         closing: Any = asyncio.get_running_loop().create_task(running.cluster.close("snode-0"))
         assert (await client.event("closed")).reason == consumer_pb2.CLOSE_REASON_SHUTDOWN
@@ -226,7 +226,7 @@ async def test_a_stopping_snode_says_so(tmp_path: Path) -> None:
 
 
 async def test_the_first_word_must_be_hello(tmp_path: Path) -> None:
-    """Anything else is refused by name."""
+    """Any other first request is refused by name."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         client = SessionClient(running)
         await client.say(heartbeat=consumer_pb2.Heartbeat())

@@ -1,4 +1,4 @@
-"""Signatures that cover what is called and what is asked."""
+"""Signatures that cover the method and the request."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.integration.guarded_cluster import SECRET, as_user, guarded, signed
 
 
 async def test_a_captured_signature_of_our_client_is_good_for_that_request_alone(tmp_path: Path) -> None:
-    """B-065: who listens cannot turn a signed ListTopics into a DeleteTopic, nor one request into another."""
+    """An eavesdropper cannot turn a signed ListTopics into a DeleteTopic, nor one request into another."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         channel, captured = cluster.channels.to(cluster.address), list[Headers]()
         sign = signing("ann", SECRET, cluster.clock)
@@ -41,7 +41,7 @@ async def test_a_captured_signature_of_our_client_is_good_for_that_request_alone
 
 
 async def test_signatures_over_the_time_alone_can_be_refused(tmp_path: Path) -> None:
-    """B-065: where no client of RocketMQ's is; our own goes on, by single calls and by streams."""
+    """For clusters without clients of RocketMQ; our own client still works, with single calls and streams."""
     async with guarded(tmp_path, signed_requests_required=True) as cluster, asyncio.timeout(60):
         with pytest.raises(grpc.aio.AioRpcError, match="signed_requests_required") as refused:
             stub = AdminServiceStub(cluster.channels.to(cluster.address))

@@ -22,7 +22,7 @@ async def snode(tmp_path: Path) -> AsyncIterator[Snode]:
 
 
 async def test_published_message_is_pushed_and_its_acknowledgement_lasts(snode: Snode) -> None:
-    """What Publish stored reaches a member of a group, and after its acknowledgement the next member goes on behind."""
+    """A published message reaches a consumer of a group; after the acknowledgement the next starts behind it."""
     topic = await snode.topic("t")
     receipts = await snode.publish("t", b"one", b"two")
     assert [r.offset for r in receipts] == [0, 1]
@@ -40,7 +40,7 @@ async def test_published_message_is_pushed_and_its_acknowledgement_lasts(snode: 
 
 
 async def test_produced_batches_pass_untouched_and_answers_come_in_order(snode: Snode) -> None:
-    """A stream of batches to two queues: bytes on the far side are the producer's, offsets are dense."""
+    """A stream of batches to two queues: the reader gets the producer's bytes, offsets are dense."""
     await snode.topic("t", queues=2)
     queues = [queue("t", number) for number in (0, 1)]
     requests = [batch_request(n, queues[n % 2], [b"%d" % n] * 3) for n in range(20)]
@@ -85,7 +85,7 @@ async def test_one_bad_batch_does_not_harm_its_neighbours(snode: Snode) -> None:
 
 
 async def test_unknown_topic_is_named_with_what_to_do(snode: Snode) -> None:
-    """Publishing to a topic that does not exist is NotFound at once and says how to create it."""
+    """Publishing to an unknown topic is NotFound at once and names the command that creates it."""
     for _ in range(3):
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await snode.publish("nope", b"x")
@@ -94,7 +94,7 @@ async def test_unknown_topic_is_named_with_what_to_do(snode: Snode) -> None:
 
 
 async def test_two_members_share_queues_and_a_leaver_hands_over(snode: Snode) -> None:
-    """Two members own disjoint halves; when one leaves the other goes on at its acknowledged offsets (E-043, E-071)."""
+    """Two consumers own disjoint halves; when one leaves the other resumes at its offsets (E-043, E-071)."""
     await snode.topic("t", queues=4)
     async with PushClient(snode, "g", "t", from_first=True) as first:
         assert len((await first.event("assignment")).queues) == 4
@@ -113,7 +113,7 @@ async def test_two_members_share_queues_and_a_leaver_hands_over(snode: Snode) ->
 
 
 async def test_tags_are_filtered_and_offsets_still_advance(snode: Snode) -> None:
-    """A member that wants one tag gets rows of that tag only; what it does not want moves its offset (E-077)."""
+    """A consumer with a tag filter gets only rows of that tag; skipped rows move its offset (E-077)."""
     await snode.topic("t")
     here = queue("t")
     tags: list[str | None] = ["A", "B", "A", "B"]
@@ -131,7 +131,7 @@ async def test_tags_are_filtered_and_offsets_still_advance(snode: Snode) -> None
 
 
 async def test_tail_shows_messages_as_text(snode: Snode) -> None:
-    """Tail from the first message gives what was stored, by time, as text."""
+    """Tail from the first message returns the stored messages, by time, as text."""
     await snode.topic("t", queues=2)
     for body in (b"one", b"two", b"three"):
         await snode.publish("t", body, tag="x")

@@ -1,4 +1,4 @@
-"""What operators ask of a snode about clients, groups and their offsets, and what they change."""
+"""Operators' calls to a snode about clients, groups and their offsets."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ SEEN: list[str] = []
 
 
 class Counting:
-    """An interceptor that counts what it sees."""
+    """An interceptor that counts the calls that it sees."""
 
     async def before(self, call: Any) -> None:
         """Count, and refuse a topic of a certain name."""
@@ -44,7 +44,7 @@ class Counting:
 
 
 async def refusal(call: Any) -> grpc.StatusCode:
-    """The status that a call is refused with."""
+    """The status with which a call is refused."""
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await call
     return refused.value.code()
@@ -63,7 +63,7 @@ async def stored(running: Snode, group: str) -> list[int]:
 
 
 async def test_a_group_keeps_what_was_changed(tmp_path: Path) -> None:
-    """E-057, E-058: a fresh cluster has no groups; one that was switched off stays off over restarts."""
+    """E-057, E-058: a new cluster has no groups. A group that was switched off stays off over restarts."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t")
         assert not (await running.admin.ListGroups(namesrv_pb2.ListGroupsRequest())).groups
@@ -109,7 +109,7 @@ async def test_clients_and_consumers_are_listed(tmp_path: Path) -> None:
 
 
 async def test_offsets_are_reset_by_time_and_only_back_unless_forced(tmp_path: Path) -> None:
-    """E-191, E-192: back by time, not forward without force, -1 is the end; what is missing is named."""
+    """E-191, E-192: back by time, forward only if forced, -1 is the end. Missing topics and groups are named."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t", 2)
 
@@ -138,7 +138,7 @@ async def test_offsets_are_reset_by_time_and_only_back_unless_forced(tmp_path: P
 
 
 async def test_a_reset_reaches_the_member_that_consumes(tmp_path: Path) -> None:
-    """E-191: a push session reads again from where the operator said, at once, and its late word does not undo it."""
+    """E-191: a push session reads again from the new offset, at once, and its late acknowledgement does not undo it."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t")
         await running.publish("t", b"a", b"b", b"c")
@@ -156,7 +156,7 @@ async def test_a_reset_reaches_the_member_that_consumes(tmp_path: Path) -> None:
 
 
 async def test_offsets_are_cloned(tmp_path: Path) -> None:
-    """E-114: the new group begins where the old one is."""
+    """E-114: the new group starts at the offsets of the old one."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t", 3)
         await commit(running, "g", 1, 2, 3)
@@ -170,7 +170,7 @@ async def test_offsets_are_cloned(tmp_path: Path) -> None:
 
 
 async def test_a_client_is_described_and_called(tmp_path: Path) -> None:
-    """E-193, E-195: queues as the snode sees them, what the client says of itself, and an error from a mute one."""
+    """E-193, E-195: queues as the snode sees them, the client's own report, an error for a silent client."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t")
         await running.publish("t", b"a", b"b")
@@ -205,7 +205,7 @@ async def test_a_client_is_described_and_called(tmp_path: Path) -> None:
 
 
 async def test_limits_are_changed_and_followed_while_it_runs(tmp_path: Path) -> None:
-    """E-243: limits come by call or by a file that is read again; beyond them calls are told to slow down."""
+    """E-243: limits come by call or by a reloaded file. Calls beyond them are refused as too many."""
     file = tmp_path / "limits.toml"
     async with open_snode_cluster(tmp_path, flow_control_file=str(file)) as running, asyncio.timeout(40):
         await running.topic("t")
@@ -223,7 +223,7 @@ async def test_limits_are_changed_and_followed_while_it_runs(tmp_path: Path) -> 
 
 
 async def until(running: Snode, reached: Callable[[list[flow_control_pb2.FlowRule]], bool]) -> None:
-    """Wait until the limits are so."""
+    """Wait until the limits have these values."""
     while True:
         described = await running.admin.DescribeFlowControl(flow_control_pb2.DescribeFlowControlRequest())
         if reached(list(described.rules)):
@@ -232,7 +232,10 @@ async def until(running: Snode, reached: Callable[[list[flow_control_pb2.FlowRul
 
 
 async def test_interceptors_are_plugged_in_by_name(tmp_path: Path) -> None:
-    """E-242: every call is seen before, and after or as an error; batches one by one; a raised error is the answer."""
+    """E-242: every call is seen before, and after or as an error.
+
+    Batches are seen one by one; a raised error is the answer.
+    """
     async with open_snode_cluster(tmp_path, interceptors=f"{__name__}:Counting") as running, asyncio.timeout(40):
         await running.topic("t")
         SEEN.clear()
@@ -243,7 +246,7 @@ async def test_interceptors_are_plugged_in_by_name(tmp_path: Path) -> None:
         assert SEEN.count("before ProducerService/Produce") == 3
         seen = len(SEEN)
         assert await refusal(running.publish("forbidden", b"a")) is grpc.StatusCode.PERMISSION_DENIED
-        assert SEEN[seen:] == ["before ProducerService/Publish"], "who refuses hears no more of it"
+        assert SEEN[seen:] == ["before ProducerService/Publish"], "no event after a refusal"
         while SEEN.count("after ProducerService/Produce") < 3:
             await running.cluster.clock.sleep(0.01)
 

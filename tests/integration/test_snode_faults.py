@@ -1,4 +1,4 @@
-"""What the snode does when an enode, a client, the name server or the snode itself goes away."""
+"""The snode when an enode, a client, the name server or the snode itself stops."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from tests.integration.snode_calls import batch_request, open_snode_cluster, que
 
 
 async def test_push_goes_on_after_the_enode_restarts(tmp_path: Path) -> None:
-    """A session lives through an enode's restart and continues at the next offset; acknowledgements get through."""
+    """A session survives an enode's restart and continues at the next offset; acknowledgements arrive."""
     async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(60):
         await snode.topic("t")
         await snode.publish("t", b"one")
@@ -34,7 +34,7 @@ async def test_push_goes_on_after_the_enode_restarts(tmp_path: Path) -> None:
 
 
 async def test_enode_that_is_away_is_named_at_once(tmp_path: Path) -> None:
-    """With its enode gone a publish, a stream's batch and a read fail promptly as Unavailable and name the enode."""
+    """With its enode down a publish, a batch of a stream and a read fail promptly as Unavailable and name the enode."""
     async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
         await snode.topic("t")
         await snode.publish("t", b"one")
@@ -54,7 +54,7 @@ async def test_enode_that_is_away_is_named_at_once(tmp_path: Path) -> None:
 
 
 async def test_one_dead_enode_does_not_stop_the_other(tmp_path: Path) -> None:
-    """Messages without a group avoid an enode that is away, and a group's offsets on the living one move on (E-110)."""
+    """Messages without a group avoid an enode that is down, and a group's offsets on the other one move on (E-110)."""
     async with open_snode_cluster(tmp_path, enodes=2) as snode, asyncio.timeout(30):
         await snode.topic("t", queues=2)
         async with PushClient(snode, "g", "t", from_first=True) as member:
@@ -107,7 +107,7 @@ async def test_silent_session_expires_and_its_queues_move(tmp_path: Path) -> Non
 
 
 async def test_slow_consumer_is_evicted_with_the_reason(tmp_path: Path) -> None:
-    """A member that acknowledges nothing while messages pile up is evicted; its next session starts there (E-083)."""
+    """A consumer that acknowledges nothing while messages pile up is evicted; its next session starts there (E-083)."""
     async with open_snode_cluster(tmp_path, sweep_interval_s=0.05) as snode, asyncio.timeout(30):
         await snode.topic("t")
         group = topic_pb2.Group(
@@ -127,7 +127,7 @@ async def test_slow_consumer_is_evicted_with_the_reason(tmp_path: Path) -> None:
 
 
 async def test_client_that_breaks_off_leaves_its_group(tmp_path: Path) -> None:
-    """A cancelled call is a leaver: the peer gets all queues at once (E-044)."""
+    """A cancelled call leaves the group: the other consumer gets all queues at once (E-044)."""
     async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
         await snode.topic("t", queues=4)
         async with PushClient(snode, "g", "t") as stays:
@@ -161,7 +161,7 @@ async def test_stopping_snode_says_goodbye(tmp_path: Path) -> None:
 
 
 async def test_stop_does_not_wait_for_those_who_follow(tmp_path: Path) -> None:
-    """A tail and a read that follow a queue for ever end when the snode stops."""
+    """A tail and a read that follow a queue forever end when the snode stops."""
     async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
         await snode.topic("t")
         await snode.publish("t", b"one")
@@ -180,7 +180,7 @@ async def test_stop_does_not_wait_for_those_who_follow(tmp_path: Path) -> None:
 
 
 async def test_restarted_snode_goes_on_from_what_was_acknowledged(tmp_path: Path) -> None:
-    """A snode keeps nothing: after its restart a new session starts at the committed offset (E-106, E-240)."""
+    """A snode stores nothing: after its restart a new session starts at the committed offset (E-106, E-240)."""
     async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
         await snode.topic("t")
         await snode.publish("t", b"one", b"two")
@@ -198,7 +198,7 @@ async def test_restarted_snode_goes_on_from_what_was_acknowledged(tmp_path: Path
 
 
 async def test_deleted_and_recreated_topic_starts_empty_for_its_group(tmp_path: Path) -> None:
-    """A session lives through the topic's second creation and gets the new topic's first message."""
+    """A session survives the recreation of its topic and gets the new topic's first message."""
     async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
         await snode.topic("t")
         await snode.publish("t", b"old", b"old")

@@ -1,4 +1,4 @@
-"""Requests to an enode that is stopped in its tracks are answered promptly."""
+"""Requests to a frozen enode are answered promptly."""
 
 import asyncio
 import contextlib
@@ -18,14 +18,14 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 
 async def refused(producer: ProducerServiceStub, request: producer_pb2.PublishRequest) -> None:
-    """Publish in vain."""
+    """Publish, and expect a refusal."""
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await producer.Publish(request)
     assert error.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_identified_sends_to_a_frozen_enode_end_no_snode(tmp_path: Path) -> None:
-    """B-002: at every snode a send with an id of the application's is told Unavailable; all snodes live, and go on."""
+    """On every snode a send with the application's own id gets Unavailable; all snodes stay alive and keep serving."""
     async with (
         asyncio.timeout(60),
         valkey(tmp_path / "valkey") as server,
@@ -68,7 +68,7 @@ async def test_identified_sends_to_a_frozen_enode_end_no_snode(tmp_path: Path) -
 
 
 async def sent_once_in_vain(address: str) -> None:
-    """The client's `send_once`."""
+    """The client's `send_once`, without success."""
     async with connect(address) as mq, mq.producer("t") as producer:
         with pytest.raises(Unavailable):
             await producer.send_once(b"x", "order-client")

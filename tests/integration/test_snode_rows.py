@@ -1,4 +1,4 @@
-"""Rows about the snode that are seen from outside: counted, bounded, limited, and followed when the cluster changes."""
+"""Features of a snode seen from outside: metrics, bounds, limits, and reactions to changes of the cluster."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ from tests.integration.snode_calls import Snode, open_snode_cluster, queue
 
 @contextlib.asynccontextmanager
 async def counted(folder: Path, **settings: Any) -> AsyncIterator[tuple[Snode, str]]:
-    """A cluster with the topic t of one queue, and where its snode is scraped."""
+    """A cluster with the topic t of one queue, and the metrics address of its snode."""
     [port] = free_ports(1)
     address = f"127.0.0.1:{port}"
     async with open_snode_cluster(folder, metrics_address=address, **settings) as running:
@@ -58,7 +58,10 @@ async def refused(call: Any) -> bool:
 
 
 async def test_a_push_is_counted_and_what_ended_is_not(tmp_path: Path) -> None:
-    """E-070, E-074, E-048: one message, one push and no pull; no session is left in the gauge; renamed ones count."""
+    """E-070, E-074, E-048: one message counts as one push and no pull.
+
+    No session stays in the gauge; renamed ones count.
+    """
     async with counted(tmp_path) as (running, address), asyncio.timeout(40):
         async with PushClient(running, "g", "t") as client:
             await running.until_subscribed("g", "t", 1)
@@ -97,7 +100,7 @@ async def test_slow_begins_one_message_above_the_threshold(tmp_path: Path) -> No
             await running.publish("t", b"acknowledged")
             await client.acknowledge(await client.delivery())
             await client.event("acknowledged")
-            await running.publish("t", *[b"x"] * 11)  # the newest is 10 ahead of what is acknowledged
+            await running.publish("t", *[b"x"] * 11)  # the newest is 10 ahead of the acknowledged offset
             assert await evicted() == 0
             await running.publish("t", b"x")
             assert (await client.event("closed")).reason == consumer_pb2.CLOSE_REASON_SLOW_CONSUMER
@@ -105,7 +108,10 @@ async def test_slow_begins_one_message_above_the_threshold(tmp_path: Path) -> No
 
 
 async def test_who_takes_nothing_holds_nobody_up(tmp_path: Path) -> None:
-    """E-088, E-190: without credit nothing is sent and nothing is lost; one who never reads delays no other's news."""
+    """E-088, E-190: without credit nothing is sent and nothing is lost.
+
+    An unread session delays no events of others.
+    """
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         async with (
@@ -136,7 +142,7 @@ async def test_who_takes_nothing_holds_nobody_up(tmp_path: Path) -> None:
 
 
 async def test_bytes_topics_and_everything_together_are_limited(tmp_path: Path) -> None:
-    """E-244, E-245, E-243: the second 4 KB of a second are too much at 5 KB/s; signs of life are never counted."""
+    """E-244, E-245, E-243: at 5 KB/s the second 4 KB within a second are refused. Heartbeats are never counted."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t")
         await running.topic("u")
@@ -160,7 +166,7 @@ async def test_bytes_topics_and_everything_together_are_limited(tmp_path: Path) 
 
 
 async def test_an_enode_that_joins_gets_its_part_and_snodes_that_leave_are_forgotten(tmp_path: Path) -> None:
-    """E-025, E-250: a consumer has the queues of the new enode soon; enodes list the snodes that are there."""
+    """E-025, E-250: a consumer soon gets the queues of the new enode. Enodes list the live snodes."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         running = Snode(cluster)
         await running.topic("t", 2)
@@ -188,7 +194,7 @@ async def test_an_enode_that_joins_gets_its_part_and_snodes_that_leave_are_forgo
 
 
 async def test_a_wrong_place_stores_nothing_anywhere(tmp_path: Path) -> None:
-    """E-029: an enode that nobody knows, and one that has no queue of the topic, get nothing, nor does any other."""
+    """E-029: a send to an unknown enode, or to one without queues of the topic, stores nothing anywhere."""
     async with open_snode_cluster(tmp_path, enodes=2) as running, asyncio.timeout(30):
         await running.create_topic("t", read_queue_count=1, enodes=["enode-0"])
         for enode in ("nobody", "enode-1"):
@@ -199,7 +205,7 @@ async def test_a_wrong_place_stores_nothing_anywhere(tmp_path: Path) -> None:
 
 
 async def test_a_thousand_connections_that_say_nothing_are_harmless(tmp_path: Path) -> None:
-    """E-046: opened and closed without a byte, or with bytes that are no HTTP/2: no error, no client, all goes on."""
+    """E-046: opened and closed without a byte, or with bytes other than HTTP/2, they cause no error and no client."""
     async with counted(tmp_path) as (running, address), asyncio.timeout(60):
         host, _, port = running.cluster.address.rpartition(":")
         for number in range(1_000):
@@ -215,7 +221,7 @@ async def test_a_thousand_connections_that_say_nothing_are_harmless(tmp_path: Pa
 
 
 async def test_part_of_a_batch_is_done_and_the_rest_is_given_back(tmp_path: Path) -> None:
-    """E-149: of four messages the first two are done; the others wait in the group's retry topic, each once."""
+    """E-149: of four messages the first two are done. The others wait in the group's retry topic, each once."""
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
         await mq.admin.create_topic("t", queue_count=1)
         await send(mq, range(4))

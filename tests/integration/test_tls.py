@@ -1,4 +1,4 @@
-"""The second port of a snode: the same service behind TLS."""
+"""The second port of a snode: the same service with TLS."""
 
 import asyncio
 import shutil
@@ -24,10 +24,10 @@ from tests.integration.certificates import NEW_KEY
 
 
 async def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for localhost that signed itself, and its key."""
+    """A self-signed certificate for localhost, and its key."""
     openssl = shutil.which("openssl")
     if openssl is None:
-        pytest.skip("NO OPENSSL: TLS was NOT tested; install openssl")
+        pytest.skip("NO OPENSSL, TLS was NOT tested; install openssl")
     key, made = folder / "key.pem", folder / "certificate.pem"
     process = await asyncio.create_subprocess_exec(
         openssl, "req", "-x509", *NEW_KEY, "-days", "2", "-subj", "/CN=localhost",
@@ -39,7 +39,7 @@ async def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 async def test_both_ports_serve_the_same(tmp_path: Path) -> None:
-    """With the server's certificate as root a client speaks TLS; the other port goes on in the clear."""
+    """With the server's certificate as root a client uses TLS; the other port still works without it."""
     made, key = await certificate(tmp_path)
     chosen = {"tls_listen_address": "127.0.0.1:0", "tls_certificate_file": str(made), "tls_key_file": str(key)}
     async with open_cluster(tmp_path, settings={"snode": chosen}) as cluster:
@@ -59,7 +59,7 @@ async def test_both_ports_serve_the_same(tmp_path: Path) -> None:
 
 
 async def test_where_tls_is_required_nothing_is_done_in_the_clear(tmp_path: Path) -> None:
-    """E-253: each protocol and each kind of call is refused on the plain port, which only tells its health."""
+    """E-253: each protocol and each kind of call is refused on the plain port, which answers health checks only."""
     made, key = await certificate(tmp_path)
     chosen = {
         "tls_listen_address": "127.0.0.1:0",
@@ -95,19 +95,19 @@ async def test_where_tls_is_required_nothing_is_done_in_the_clear(tmp_path: Path
 
 
 def test_required_tls_needs_a_port() -> None:
-    """E-253: a snode that could be reached by nobody does not start, and names the setting."""
+    """E-253: a snode that no client could reach does not start, and names the setting."""
     with pytest.raises(Invalid, match="tls_listen_address") as caught:
         load({"ORTOO_SNODE_TLS_REQUIRED": "true"})
     assert caught.value.field == "tls_required"
 
 
 @pytest.mark.parametrize(
-    ("certificate_file", "words"), [("absent.pem", "cannot be read"), ("text.pem", "is no PEM file")]
+    ("certificate_file", "words"), [("absent.pem", "cannot be read"), ("text.pem", "is not a PEM file")]
 )
 async def test_a_snode_without_a_usable_certificate_does_not_start(
     certificate_file: str, words: str, tmp_path: Path
 ) -> None:
-    """The error names the setting and the file; nothing listens."""
+    """The error names the setting and the file; no port is opened."""
     (tmp_path / "text.pem").write_text("hello")
     (tmp_path / "key.pem").write_text("-----BEGIN PRIVATE KEY-----")
     chosen = {
@@ -137,7 +137,7 @@ async def signed_by(folder: Path, name: str, issuer: tuple[Path, Path]) -> tuple
 
 @pytest.mark.parametrize("by_environment", [False, True])
 async def test_our_client_speaks_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_environment: bool) -> None:
-    """B-069: by arguments or by the environment; it sends, receives and signs where nothing goes in the clear."""
+    """Configured by arguments or by the environment; it sends, receives and signs without plain text."""
     made, key = await certificate(tmp_path)
     chosen = {
         "tls_listen_address": "127.0.0.1:0",
@@ -163,7 +163,7 @@ async def test_our_client_speaks_tls(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 async def test_a_snode_may_ask_for_a_certificate(tmp_path: Path) -> None:
-    """B-069: who shows none, or that of a stranger, gets nowhere; one of the right root goes on."""
+    """A client without a certificate, or with a foreign one, is refused; one signed by the right root is served."""
     made, key = await certificate(tmp_path)
     shown, shown_key = await signed_by(tmp_path, "client", (made, key))
     (tmp_path / "other").mkdir()
@@ -196,7 +196,7 @@ async def test_a_snode_may_ask_for_a_certificate(tmp_path: Path) -> None:
     ],
 )
 async def test_a_client_without_usable_files_says_which(files: dict[str, Any], field: str) -> None:
-    """B-069: before anything is connected."""
+    """The error comes before any connection."""
     with pytest.raises(Invalid) as refused:
         async with connect("localhost:1", **files):
             pass

@@ -1,4 +1,4 @@
-"""Topics as producers find them: in an operator's order, and made by their first message where that is allowed."""
+"""Topics for producers: in an operator's order, and created by their first message where that is allowed."""
 
 import asyncio
 from pathlib import Path
@@ -18,14 +18,14 @@ METADATA = (("x-mq-client-id", "tester"), ("x-mq-language", "PYTHON"))
 
 
 async def order(running: Snode, *places: tuple[str, int], **change: Any) -> topic_pb2.Topic:
-    """Give producers of `t` these queues."""
+    """Set the publish order of `t` to these queues."""
     wanted = topic_pb2.PublishOrder(places=[topic_pb2.PublishPlace(enode=e, queue_count=n) for e, n in places])
     request = namesrv_pb2.UpdateTopicRequest(name="t", publish_order=wanted, **change)
     return (await running.admin.UpdateTopic(request)).topic
 
 
 async def rocketmq_route(running: Snode, topic: str) -> s.QueryRouteResponse:
-    """What RocketMQ's clients are told."""
+    """The route that RocketMQ's clients get."""
     async with grpc.aio.insecure_channel(running.cluster.address) as channel:
         request = s.QueryRouteRequest(topic=d.Resource(name=topic))
         answer: s.QueryRouteResponse = await MessagingServiceStub(channel).QueryRoute(request, metadata=METADATA)
@@ -48,7 +48,7 @@ async def test_producers_get_the_queues_in_the_operators_order(tmp_path: Path) -
         route = (await rocketmq_route(running, "t")).message_queues
         to_send = [(q.broker.name, q.id) for q in route if q.permission in (d.WRITE, d.READ_WRITE)]
         assert (to_send, len(route)) == (wanted, 8)
-        # Messages go nowhere else, those with a message group included; and these stay where they are.
+        # No message goes elsewhere, not even one with a message group; and each group stays in its queue.
         receipts = [
             receipt
             for number in range(24)
@@ -69,7 +69,7 @@ async def test_producers_get_the_queues_in_the_operators_order(tmp_path: Path) -
 
 
 async def test_an_order_that_cannot_be_is_refused_and_may_be_taken_back(tmp_path: Path) -> None:
-    """E-027: more queues than there are, an enode without any or one twice are named; no places is no order."""
+    """E-027: too many queues, an enode without any and a repeated enode are named. An empty list removes the order."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
         await running.topic("t", 2)
         for places, word in (
@@ -92,7 +92,7 @@ async def test_an_order_that_cannot_be_is_refused_and_may_be_taken_back(tmp_path
 
 
 async def test_a_topic_is_made_by_its_first_message_where_that_is_allowed(tmp_path: Path) -> None:
-    """E-028: each way of sending makes one with 4 queues; looking for a topic, or naming a group's, makes none."""
+    """E-028: each way of sending creates one with 4 queues. Looking up a topic, or naming a group's, creates none."""
     async with open_snode_cluster(tmp_path, auto_create_topics=True) as running, asyncio.timeout(60):
         await asyncio.gather(*(running.publish("single", b"x") for _ in range(8)))
         begin = producer_pb2.BeginTransactionRequest(
@@ -115,7 +115,7 @@ async def test_a_topic_is_made_by_its_first_message_where_that_is_allowed(tmp_pa
 
 
 async def test_a_topic_is_not_made_by_a_message_unless_that_is_said(tmp_path: Path) -> None:
-    """E-028: by default every way of sending is told that there is no such topic, and nothing is made."""
+    """E-028: by default every way of sending gets the error that there is no such topic, and nothing is created."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await running.publish("t", b"x")

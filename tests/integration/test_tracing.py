@@ -23,14 +23,14 @@ NOT_SAMPLED = f"00-{TRACE[::-1]}-{PARENT}-00"
 
 
 class Receiver(trace_service_pb2_grpc.TraceServiceServicer):
-    """Keeps every span: (service, name, trace id, parent id, attributes)."""
+    """Stores every span: (service, name, trace id, parent id, attributes)."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, str, str, str, dict[str, str]]] = []
         self.ids: list[str] = []
         """The id of each span, in the same order."""
         self.links: dict[str, list[str]] = {}
-        """Span id to those it is linked to."""
+        """Span id to the ids of its linked spans."""
         self.kinds: dict[str, set[str]] = {}
         """The kinds of spans of a name."""
         self.failed: set[str] = set()
@@ -64,7 +64,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 async def test_one_message_is_followed_through_three_processes(tmp_path: Path, receiver: Receiver) -> None:
-    """Publish, store, push, process: each once, in the producer's trace, below its span; others leave none (E-249)."""
+    """Publish, store, push and process each have one span, below the producer's. Other messages have none (E-249)."""
     endpoint = {"TRACE_ENDPOINT": f"http://{receiver.address}"}
     store = {"STORE_SEGMENT_BYTES": 4 << 20, "STORE_HEADROOM_BYTES": 0}
     environ: dict[str, dict[str, object]] = {"snode": {**endpoint}, "enode": {**endpoint, **store}}
@@ -107,7 +107,7 @@ async def test_one_message_is_followed_through_three_processes(tmp_path: Path, r
 
 
 async def test_pulls_and_pops_are_seen_as_pushes_are(tmp_path: Path, receiver: Receiver) -> None:
-    """B-147: each a span of the kind CONSUMER that names its group, in the producer's trace; others leave none."""
+    """Each is a span of the kind CONSUMER with its group, in the producer's trace. Other messages have none."""
     settings = {"snode": {"trace_endpoint": f"http://{receiver.address}"}}
     async with open_cluster(tmp_path, settings=settings) as cluster, connect(cluster.address) as mq:
         await mq.admin.create_topic("t", queue_count=1)
@@ -131,7 +131,7 @@ async def test_pulls_and_pops_are_seen_as_pushes_are(tmp_path: Path, receiver: R
 
 
 async def test_a_second_delivery_is_linked_to_the_first(tmp_path: Path, receiver: Receiver) -> None:
-    """What was delivered and not acknowledged ends with an error; the spans of the next delivery name it (E-249)."""
+    """The span of an unacknowledged delivery ends with an error; the spans of the next delivery link to it (E-249)."""
     settings = {"snode": {"trace_endpoint": f"http://{receiver.address}"}}
     async with open_cluster(tmp_path, settings=settings) as cluster, connect(cluster.address) as mq:
         await mq.admin.create_topic("t", queue_count=1)
@@ -178,7 +178,7 @@ def test_looking_for_traces_costs_little() -> None:
 
 
 def test_malformed_contexts_are_not_traced() -> None:
-    """Whatever a producer puts there, a batch is never refused or slowed down because of it."""
+    """No content of a producer's trace field makes a batch refused or slow."""
     for text in ("", "x", "00-zz-yy-01", CONTEXT.upper(), "é" * 100):
         batch = encode([Message(b"x", trace_context=text)], now_ms=1)
         assert sampled_contexts(batch.records) == []

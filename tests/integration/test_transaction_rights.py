@@ -1,4 +1,4 @@
-"""Half messages are for those who may send to their topic, whoever they say they are."""
+"""Half messages are shown to clients that may send to their topic, whatever identity they claim."""
 
 import asyncio
 from pathlib import Path
@@ -32,7 +32,7 @@ QUICK = {"transaction_check_after_ms": 100, "transaction_check_interval_ms": 100
 
 
 async def half_message(cluster: Cluster, topic: str, group: str) -> None:
-    """Begin a transaction and forget it; its producers are asked from now on."""
+    """Begin a transaction and abandon it; its producers get checks from now on."""
     stub = ProducerServiceStub(cluster.channels.to(cluster.address))
     message = record_pb2.Message(body=topic.encode())
     begin = producer_pb2.BeginTransactionRequest(topic=topic, messages=[message], producer_group=group)
@@ -40,7 +40,7 @@ async def half_message(cluster: Cluster, topic: str, group: str) -> None:
 
 
 async def test_checks_reach_only_producers_that_may_send_to_the_topic(tmp_path: Path) -> None:
-    """B-062: in one group each is asked about its own topics, natively and under another's client id of RocketMQ's."""
+    """Within one group each is asked about its own topics, natively and with another's client id of RocketMQ's."""
     rules = tmp_path / "access.toml"
     rules.write_text(RULES)
     settings: dict[str, Any] = {"snode": {"access_file": str(rules)}, "enode": QUICK}
@@ -88,7 +88,7 @@ async def test_checks_reach_only_producers_that_may_send_to_the_topic(tmp_path: 
 
 @pytest.mark.parametrize("is_signed_twice", [False, True])
 async def test_a_producer_that_may_not_send_any_more_is_asked_no_more(tmp_path: Path, *, is_signed_twice: bool) -> None:
-    """One that sent to a topic its settings never named keeps its stream without that right, and hears nothing of it.
+    """A producer that loses a right for a topic outside its settings keeps its stream, and gets no such check.
 
     Also where RocketMQ's clients must sign by a setting of their own beside the rules.
     """
@@ -123,10 +123,10 @@ async def test_a_producer_that_may_not_send_any_more_is_asked_no_more(tmp_path: 
         async with asyncio.TaskGroup() as hearing:
             tasks = [hearing.create_task(hear(user)) for user in streams]
             while {await asked.get(), await asked.get()} != streams.keys():
-                pass  # both are asked by turns
+                pass  # both are asked in turn
             rules.write_text(RULES.replace('topics = { t = "PUB" }', "topics = {}"))
             in_a_row = 0
-            while in_a_row < 4:  # one and the other, before
+            while in_a_row < 4:  # both were asked, before
                 in_a_row = in_a_row + 1 if await asked.get() == "ann" else 0
             assert not streams["curious"].done()
             for task in tasks:

@@ -1,4 +1,4 @@
-"""Transactions: seen if and only if committed, asked about when nobody ends them, parked at last, never lost."""
+"""Transactions: visible if and only if committed, checked when abandoned, finally parked, never lost."""
 
 import asyncio
 import dataclasses
@@ -37,14 +37,14 @@ QUICK: dict[str, Any] = {
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """One of each role that checks soon, with the topic t of one queue."""
+    """One of each role with frequent checks, with the topic t of one queue."""
     async with open_cluster(tmp_path, settings={"enode": QUICK}) as opened:
         await opened.create_topic("t", queues=1)
         yield opened
 
 
 async def seen(mq: Client, count: int) -> list[bytes]:
-    """The first bodies in the topic, when there are so many."""
+    """The first bodies in the topic, when there are `count`."""
     found = []
     queue = (await mq.admin.describe_topic("t")).queues[0].queue
     async with asyncio.timeout(20):
@@ -56,7 +56,7 @@ async def seen(mq: Client, count: int) -> list[bytes]:
 
 
 async def unknown(check: TransactionCheck) -> Verdict:
-    """A producer that knows nothing."""
+    """A producer whose checker does not know the outcome."""
     return Verdict.UNKNOWN
 
 
@@ -89,7 +89,7 @@ async def test_only_committed_messages_are_seen(cluster: Cluster) -> None:
 
 
 async def test_a_block_commits_or_rolls_back(cluster: Cluster) -> None:
-    """The end of the block commits, an exception in it rolls back and goes on."""
+    """The end of the block commits, an exception in it rolls back and propagates."""
     async with connect(cluster.address) as mq, mq.transactional_producer("t", "p", unknown) as producer:
         with pytest.raises(ZeroDivisionError):
             async with producer.transaction(Message(b"no")):
@@ -101,7 +101,7 @@ async def test_a_block_commits_or_rolls_back(cluster: Cluster) -> None:
 
 
 async def test_a_forgotten_transaction_is_asked_about_at_any_producer_of_the_group(cluster: Cluster) -> None:
-    """The checker of another producer commits what its beginner forgot; one of another group is not asked."""
+    """The checker of another producer commits the abandoned transaction; one of another group is not asked."""
     asked: list[TransactionCheck] = []
 
     async def commit(check: TransactionCheck) -> Verdict:
@@ -121,12 +121,12 @@ async def test_a_forgotten_transaction_is_asked_about_at_any_producer_of_the_gro
             assert await seen(mq, 1) == [b"forgotten"]
         assert {it.transaction_id for it in asked} == {begun.transaction_id}
         assert (asked[0].topic, asked[0].messages[0].keys) == ("t", ("17",))
-        # While the commit is on its way the next check may be due: then it is asked once more, and counted.
+        # While the commit is on its way the next check may be due: then the producer is asked once more, and counted.
         assert [it.checks for it in asked] == sorted({it.checks for it in asked})
 
 
 async def test_after_the_last_check_a_transaction_is_parked_and_can_be_resumed(cluster: Cluster) -> None:
-    """Without a verdict it is parked in sight; an operator asks again, or decides (E-223)."""
+    """Without a verdict it is parked visibly; an operator resumes the checks, or decides (E-223)."""
     async with connect(cluster.address) as mq, asyncio.timeout(20):
         async with mq.transactional_producer("t", "p", unknown) as producer:
             await producer.begin(Message(b"a"))
@@ -159,7 +159,7 @@ async def test_a_lost_answer_begins_no_second_transaction(tmp_path: Path) -> Non
 
 
 async def test_what_was_accepted_is_followed_up_when_the_caller_goes_away(tmp_path: Path) -> None:
-    """A producer that dies in the middle of a call leaves a transaction that is checked, or a verdict that is final."""
+    """A producer that dies during a call leaves a transaction that is checked, or a verdict that is final."""
     async with open_lone_enode(tmp_path, topic(7), **QUICK) as enode, asyncio.timeout(20):
         transactions = enode.running.intake.transactions
         batch = encode([Message(b"x")], now_ms=1)
@@ -174,7 +174,7 @@ async def test_what_was_accepted_is_followed_up_when_the_caller_goes_away(tmp_pa
 
 
 async def cut_short(call: Coroutine[Any, Any, Any]) -> None:
-    """Begin a call and go away before its answer."""
+    """Begin a call and cancel it before its answer."""
     async with Background("caller") as background:
         background.spawn("call", call)
         await SystemClock().sleep(0)

@@ -1,4 +1,4 @@
-"""A queue whose beginning retention has taken: where pulls, pushes and new groups find themselves."""
+"""A queue whose first messages were removed by retention: the offsets of pulls, pushes and new groups."""
 
 import asyncio
 import dataclasses
@@ -41,12 +41,12 @@ async def bounds(running: Snode) -> tuple[int, int]:
 
 
 async def is_beginning(running: Snode, offset: int) -> bool:
-    """Whether an offset was the first one a moment ago; retention may have gone on since."""
+    """Whether an offset was the first one a moment ago; retention may have advanced since."""
     return 0 < offset <= (await bounds(running))[0]
 
 
 async def test_an_autoscaler_is_told_the_age_of_a_group_that_retention_has_overtaken(running: Snode) -> None:
-    """B-081: a group that is so far behind needs replicas more than any other, and gets a number and no error."""
+    """A group that lags so far needs consumers more than any other, and gets a number and no error."""
     clock = running.cluster.clock
     about = externalscaler_pb2.ScaledObjectRef(scalerMetadata={"group": "g", "topic": "t", "oldestAgeSeconds": "1"})
     request = externalscaler_pb2.GetMetricsRequest(scaledObjectRef=about, metricName="oldest-age-seconds")
@@ -60,7 +60,7 @@ async def test_an_autoscaler_is_told_the_age_of_a_group_that_retention_has_overt
 
 
 async def test_an_offset_below_the_first_is_corrected_to_it(running: Snode) -> None:
-    """E-155: the answer to a pull below the beginning names the beginning; a reader's seek goes on there."""
+    """E-155: the answer to a pull below the first offset names that offset. A reader's seek continues there."""
     request = pull_pb2.PullRequest(group="g", queue=queue("t"), offset=0)
     answer = await running.consumer.Pull(request)
     assert answer.status == pull_pb2.PULL_STATUS_OFFSET_ILLEGAL
@@ -79,7 +79,7 @@ async def test_an_offset_below_the_first_is_corrected_to_it(running: Snode) -> N
 
 
 async def test_a_new_group_begins_with_what_is_left_or_at_the_end(running: Snode) -> None:
-    """E-156, E-101: the first message that is left, or what comes from now on; without a group's offset it is -1."""
+    """E-156, E-101: at the first remaining message, or at the end. Without an offset of the group it is -1."""
     stored = await running.consumer.QueryOffsets(pull_pb2.QueryConsumerOffsetsRequest(group="new", topic="t"))
     assert [one.offset for one in stored.offsets] == [-1]
     async with PushClient(running, "first", "t", from_first=True) as client:

@@ -1,4 +1,4 @@
-"""Two snodes and a real Valkey: one membership, one owner for each queue, whatever goes away."""
+"""Two snodes and a real Valkey: one membership, one owner for each queue, whichever process stops."""
 
 import asyncio
 import contextlib
@@ -56,7 +56,7 @@ async def test_a_second_snode_without_a_shared_store_is_refused(tmp_path: Path) 
 
 
 async def test_membership_is_the_same_at_both_snodes(tmp_path: Path) -> None:
-    """E-060, E-042, E-044: members join and leave at either snode, all hear of it at once."""
+    """E-060, E-042, E-044: consumers join and leave at either snode, and all are notified at once."""
     async with two_snodes(tmp_path) as (running, _), asyncio.timeout(40):
         await running.topic("t", 4)
         async with SessionClient(running, "a") as first:
@@ -71,7 +71,7 @@ async def test_membership_is_the_same_at_both_snodes(tmp_path: Path) -> None:
 
 
 async def test_queues_move_between_snodes_without_two_owners(tmp_path: Path) -> None:
-    """E-071, E-075: a push session at the other snode gets its share when the first has given it up."""
+    """E-071, E-075: a push session at the other snode gets its queues when the first has released them."""
     async with two_snodes(tmp_path) as (running, _), asyncio.timeout(40):
         await running.topic("t", 4)
         async with PushClient(running, "g", "t", client_id="a", from_first=True) as first:
@@ -88,7 +88,7 @@ async def test_queues_move_between_snodes_without_two_owners(tmp_path: Path) -> 
 
 
 async def test_members_of_a_lost_snode_are_gone_and_a_client_that_returns_takes_its_place(tmp_path: Path) -> None:
-    """E-106, E-240: members of a snode that ends are gone; a client that connects elsewhere is there at once."""
+    """E-106, E-240: consumers of a snode that ends are removed. A client that connects elsewhere is there at once."""
     async with two_snodes(tmp_path) as (running, _), asyncio.timeout(40):
         await running.topic("t", 2)
         async with (
@@ -107,7 +107,7 @@ async def test_members_of_a_lost_snode_are_gone_and_a_client_that_returns_takes_
 
 
 async def test_consumers_go_on_while_the_store_is_away_and_membership_heals(tmp_path: Path) -> None:
-    """The last known members stay, own changes count, deliveries go on; after the return both snodes agree again."""
+    """The last known members stay, own changes count, deliveries continue; with the store both snodes agree again."""
     async with two_snodes(tmp_path) as (running, server), asyncio.timeout(60):
         await running.topic("t", 2)
         async with (
@@ -142,7 +142,7 @@ async def test_locks_are_the_same_through_both_snodes(tmp_path: Path) -> None:
 
 
 async def test_membership_is_whole_again_after_the_store_was_emptied(tmp_path: Path) -> None:
-    """B-080: after FLUSHALL both snodes know all members within 5 s, and every queue has one owner."""
+    """After FLUSHALL both snodes know all members within 5 s, and every queue has one owner."""
     async with two_snodes(tmp_path) as (running, server), asyncio.timeout(40):
         await running.topic("t", 4)
         async with (
@@ -154,7 +154,7 @@ async def test_membership_is_whole_again_after_the_store_was_emptied(tmp_path: P
             client = redis_client(server.url)
             await client.flushall()
             await client.aclose()
-            # Each takes the other for dead at its next beat, until both have said their members again.
+            # Each considers the other dead at its next beat, until both have announced their members again.
             async with asyncio.timeout(5):
                 while sorted(await members_stored(server)) != ["a", "b"]:
                     await running.cluster.clock.sleep(0.02)
@@ -178,7 +178,7 @@ async def test_who_waits_for_the_store_can_be_called_off_at_any_moment(tmp_path:
                 await SystemClock().sleep(0)
             task.cancel()
             done, _ = await asyncio.wait({task}, timeout=5)
-            assert done, f"cancelled after {turns} turns of the loop it goes on"
+            assert done, f"cancelled after {turns} turns of the loop it does not end"
 
 
 async def members_stored(server: Valkey) -> list[str]:

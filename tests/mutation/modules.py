@@ -1,4 +1,4 @@
-"""What is mutated, and the tests that are to notice: deciding modules, each with those that ask it quickly."""
+"""The modules to mutate, and the fast tests that must notice."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

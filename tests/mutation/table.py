@@ -1,10 +1,10 @@
-"""Changes the deciding modules in thousands of small ways, and counts which of them the quick tests notice.
+"""Changes the deciding modules in thousands of small ways, and counts the changes that the quick tests notice.
 
 python -m tests.mutation.table [--processes N] [--ending DIGITS] [NAME...]
 
-mutmut makes the mutants: all of a module at once, each tried in a fork of a process that has imported everything, with
-the tests alone that came by the changed function. It wants one folder of sources, so that the services are copied into
-one below build/mutants. `equivalent.txt` names the mutants that change nothing that anybody could see, with the reason.
+mutmut makes all mutants of a module at once. It tries each in a fork of a process that has imported everything, with
+only the tests that execute the changed function. It needs one folder of sources, so the services are copied into one
+below build/mutants. `equivalent.txt` names the mutants without a visible effect, with the reason.
 """
 
 import argparse
@@ -28,9 +28,9 @@ KILLED_MIN_PERCENT = 85
 SURVIVED = 0
 NO_TESTS = 33
 KINDS = {SURVIVED: "survived", NO_TESTS: "no tests", 5: "no tests", 34: "skipped", None: "not tried", 2: "not tried"}
-"""What mutmut's numbers mean; every other one is a mutant that was noticed, by a failure, a crash or a time limit."""
+"""The meaning of mutmut's numbers; every other one is a mutant noticed by a failure, a crash or a timeout."""
 HANG_S = 30
-"""A test that takes so long hangs; the slowest of these takes six seconds."""
+"""The time after which a test hangs; the slowest of these takes six seconds."""
 CONFTEST = """\
 import pytest
 from hypothesis import settings
@@ -61,7 +61,7 @@ markers = {markers}
 
 
 def stage(folder: Path, mutated: Mutated) -> None:
-    """Lay out what mutmut wants: sources, tests, and its settings."""
+    """Prepare the folder for mutmut: sources, tests, and its settings."""
     shutil.rmtree(folder, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__")
     for role in ("enode", "snode"):
@@ -77,20 +77,20 @@ def stage(folder: Path, mutated: Mutated) -> None:
 
 
 def outcomes(folder: Path) -> Iterator[tuple[str, str]]:
-    """Each mutant's name, and what became of it."""
+    """Each mutant's name and result."""
     for file in sorted((folder / "mutants").rglob("*.meta")):
         for name, code in json.loads(file.read_text())["exit_code_by_key"].items():
             yield name, KINDS.get(code, "killed")
 
 
 def equivalent() -> Mapping[str, str]:
-    """The names of mutants that change nothing, and why."""
+    """The names of equivalent mutants, with the reason."""
     lines = [line for line in EQUIVALENT.read_text().splitlines() if line and not line.startswith("#")]
     return {name: reason.strip() for name, _, reason in (line.partition("  ") for line in lines)}
 
 
 def measured(name: str, processes: int, ending: str) -> bool:
-    """Try the mutants of one part whose numbers end so; whether enough of them were noticed."""
+    """Try the mutants of one part whose numbers have this ending; whether enough of them were noticed."""
     folder = STAGE / name.replace(" ", "_")
     stage(folder, MODULES[name])
     command = [
@@ -117,10 +117,10 @@ def measured(name: str, processes: int, ending: str) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure those parts, or all; returns how many have too many survivors."""
+    """Measure those parts, or all; returns the number of parts with too many survivors."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation.table")
     parser.add_argument("names", nargs="*", choices=[[], *MODULES], metavar="NAME")
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many mutants are tried at once")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="mutants to try at once")
     parser.add_argument("--ending", default="", help="try a sample: those whose numbers end with one of these digits")
     asked = parser.parse_args(arguments)
     return sum(not measured(name, asked.processes, asked.ending) for name in asked.names or MODULES)

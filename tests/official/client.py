@@ -1,9 +1,8 @@
 """An official client in a process of its own, as an object: commands are awaited, events are collected.
 
-async with official("python", cluster.address) as client:
-    await client("producer", name="p", topics=["t"])
-    sent = await client("send", name="p", topic="t", body=b"hello")
-    await client.messages("c", 1)            # what push consumer `c` was given, once there are so many
+`await client("producer", name="p", topics=["t"])` starts producer `p`. `await client("send", name="p", topic="t",
+body=b"hello")` sends with it. `await client.messages("c", 1)` returns the messages of push consumer `c`, once there is
+one.
 """
 
 import asyncio
@@ -28,35 +27,35 @@ JAVA_BUILT = FOLDER / "java/.build"
 GO_DRIVER = FOLDER / "go/.build/driver"
 LANGUAGES = ("python", "node")
 TYPED_LANGUAGES = ("java", "go")
-"""Their clients speak TLS unless they are told not to."""
+"""The clients of these languages use TLS unless it is switched off."""
 CALL_TIMEOUT_S = 40.0
 LINE_BYTES_MAX = 64 << 20
 PRELOADED = ("rocketmq", "rocketmq.grpc_protocol", "rocketmq.v5.exception")
-"""What the Python driver imports: its process is forked from one that has done so, and has nothing of ours."""
+"""The imports of the Python driver: its process is forked from one that has them, and has no module of this project."""
 UNLUCKY_START = "'NoneType' object has no attribute 'shutdown'"
 
 Fields = dict[str, Any]
 
 
 class ClientError(Exception):
-    """What the official client raised."""
+    """The error of the official client."""
 
 
 class Events:
-    """What one or several clients told by themselves, in the order of its arrival."""
+    """The events of one or several clients, in the order of their arrival."""
 
     def __init__(self) -> None:
         self.all: list[Fields] = []
         self._changed = asyncio.Condition()
 
     async def add(self, event: Fields) -> None:
-        """Something was told."""
+        """Add an event."""
         async with self._changed:
             self.all.append(event)
             self._changed.notify_all()
 
     async def wait(self, count: int, wanted: Callable[[Fields], bool], timeout_s: float) -> list[Fields]:
-        """Those that are wanted, once there are `count`."""
+        """The matching events, once there are `count`."""
         async with asyncio.timeout(timeout_s), self._changed:
             while len(found := [event for event in self.all if wanted(event)]) < count:
                 await self._changed.wait()
@@ -74,9 +73,9 @@ class Official:
         self._answers: dict[int, asyncio.Future[Fields]] = {}
 
     async def __call__(self, do: str, *, body: bytes | None = None, **fields: Any) -> Fields:
-        """Run a command of the driver. Errors: ClientError with the client's own words.
+        """Run a command of the driver. Errors: ClientError with the client's own message.
 
-        The Python client's start now and then meets a defect of its own on a busy machine; then it is started again.
+        The start of the Python client sometimes fails on a busy machine by a bug of its own; then it is started again.
         """
         try:
             return await self._ask(do, body, fields)
@@ -110,12 +109,12 @@ class Official:
             given.write(line)
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Close the standard input."""
         if isinstance(self._process.stdin, int):
             os.close(self._process.stdin)
 
     async def messages(self, consumer: str, count: int, *, timeout_s: float = CALL_TIMEOUT_S) -> list[Fields]:
-        """What a push consumer was given, once there are `count`."""
+        """The messages of a push consumer, once there are `count`."""
         return await self.events.wait(count, lambda e: e.get("consumer") == consumer, timeout_s)
 
     async def checks(self, count: int, *, timeout_s: float = CALL_TIMEOUT_S) -> list[Fields]:
@@ -123,7 +122,7 @@ class Official:
         return await self.events.wait(count, lambda e: e["event"] == "check", timeout_s)
 
     async def listen(self) -> None:
-        """Read what the process says until it ends."""
+        """Read the output of the process until it ends."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             said = json.loads(line)
@@ -145,8 +144,8 @@ async def official(
 ) -> AsyncIterator[Official]:
     """Start the official client of a language against a server; several may share `events`.
 
-    With a `namespace` it runs on the host that a network namespace is. With `roots` the one for Python speaks TLS to
-    servers whose certificates these sign; those for Java and Go speak it by themselves and believe everybody.
+    With a `namespace` it runs in that network namespace. With `roots` the Python client uses TLS for servers whose
+    certificates these sign. The clients for Java and Go use TLS by default and accept every certificate.
     """
     believing = {} if roots is None else {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(roots), "OFFICIAL_TLS": "1"}
     home = str(FOLDER / ".logs")
@@ -190,13 +189,13 @@ def _command(language: str) -> list[str]:
     if language == "java":
         java = shutil.which("java")
         if java is None or not JAVA_BUILT.exists():
-            pytest.skip("NO JAVA: the official Java client was NOT tested; install JDK 11+ and Maven, then `make test`")
+            pytest.skip("NO JAVA, the official Java client was NOT tested; install JDK 11+ and Maven, then `make test`")
         return [java, "-cp", f"{JAVA_BUILT}:{JAVA_BUILT}/*", "Driver"]
     if language == "go":
         if not GO_DRIVER.exists():
-            pytest.skip("NO GO: the official Go client was NOT tested; install Go 1.23+, then `make test`")
+            pytest.skip("NO GO, the official Go client was NOT tested; install Go 1.23+, then `make test`")
         return [str(GO_DRIVER)]
     node = shutil.which("node")
     if node is None or not NODE_MODULES.exists():
-        pytest.skip("NO NODE.JS: the official Node.js client was NOT tested; install Node.js 18+, then `make test`")
+        pytest.skip("NO NODE.JS, the official Node.js client was NOT tested; install Node.js 18+, then `make test`")
     return [node, str(FOLDER / "node/driver.js")]

@@ -1,6 +1,6 @@
 """The official Python client, driven over standard input and output: a command a line in, answers and events out.
 
-It runs in a process of its own and knows nothing of Ortoo. driver.js is the same for the official Node.js client.
+It runs in a separate process without any code of Ortoo. driver.js is the same for the official Node.js client.
 """
 
 import base64

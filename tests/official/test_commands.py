@@ -14,7 +14,7 @@ from tests.official.client import official
 
 
 async def test_the_nodejs_client_answers_commands(tmp_path: Path) -> None:
-    """It is listed, gives what it has for a stack, says that it verifies nothing, and works on after it reconnected."""
+    """It is listed, returns its stacks, refuses to verify messages, and works after a reconnect."""
     async with open_cluster(tmp_path) as cluster, official("node", cluster.address) as client:
         await cluster.create_topic("t")
         await client("producer", name="p", topics=["t"])
@@ -41,7 +41,7 @@ async def test_the_nodejs_client_answers_commands(tmp_path: Path) -> None:
 
 
 async def test_the_python_client_is_listed_and_its_silence_is_told(tmp_path: Path) -> None:
-    """It ignores commands; the operator hears so in time."""
+    """It ignores commands; the operator gets that error in time."""
     async with open_cluster(tmp_path) as cluster, official("python", cluster.address) as client:
         await cluster.create_topic("t")
         await client("simple", name="c", group="g", subscriptions={"t": {"expression": "*"}})
@@ -55,7 +55,7 @@ async def test_the_python_client_is_listed_and_its_silence_is_told(tmp_path: Pat
 
 
 async def listed(admin: AdminServiceStub, group: str) -> consumer_pb2.Member:
-    """The one consumer of a group, once the server knows it: the client says that it started before it is heard of."""
+    """The one consumer of a group, once the server knows it: the client reports its start earlier than that."""
     async with asyncio.timeout(20):
         while True:
             try:

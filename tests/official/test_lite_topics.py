@@ -28,7 +28,7 @@ async def send(client: Official, lite_topic: str, *bodies: bytes) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_lite_push_consumer_gets_what_it_subscribed_to(language: str, tmp_path: Path) -> None:
-    """Each lite topic in its order; others wait until they are subscribed to, and come from their beginning."""
+    """Each lite topic in its order; others wait for a subscription, and are delivered from their beginning."""
     async with served(language, tmp_path) as (_, client):
         await client("lite_push", name="c", group="g", topic="t")
         for name in ("a", "b"):

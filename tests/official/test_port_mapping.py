@@ -1,4 +1,4 @@
-"""Behind a port mapping clients work by the address that they know; no other one is ever told to them."""
+"""Behind a port mapping clients use the address that they know; no other address is sent to them."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,11 @@ OUTSIDE_PORT = 30_081
 
 @dataclass(frozen=True)
 class Mapping:
-    """A host of its own, for which one port of this host leads to a server here."""
+    """A separate host, from which one port leads to a server here."""
 
     namespace: str
     address: str
-    """How the server is reached from there."""
+    """The address of the server from there."""
 
 
 async def run(*words: str) -> None:
@@ -41,7 +41,7 @@ async def run(*words: str) -> None:
 async def mapped(to: str) -> AsyncIterator[Mapping]:
     """A network namespace from which another port on another address leads to `to`, by DNAT."""
     if os.geteuid() != 0 or not (shutil.which("ip") and shutil.which("iptables")):
-        pytest.skip("NO NETWORK NAMESPACES: the port mapping was NOT tested; run as root with iproute2 and iptables")
+        pytest.skip("NO NETWORK NAMESPACES, the port mapping was NOT tested; run as root with iproute2 and iptables")
     number = os.getpid() % 250
     name, outside, inside = f"ortoo-{os.getpid()}", f"10.213.{number}.1", f"10.213.{number}.2"
     here, there = f"oh{os.getpid()}", f"ot{os.getpid()}"
@@ -79,7 +79,7 @@ async def test_clients_behind_a_port_mapping_send_and_receive(language: str, tmp
 
 
 async def test_no_answer_tells_an_address_of_the_inside(tmp_path: Path) -> None:
-    """Routes and assignments name the address that the client asked by, and nothing else."""
+    """Routes and assignments contain the address that the client used, and no other."""
     async with open_cluster(tmp_path) as cluster, grpc.aio.insecure_channel(cluster.address) as channel:
         await cluster.create_topic("t")
         stub, asked = MessagingServiceStub(channel), endpoints_of("mq.example.org:30081")

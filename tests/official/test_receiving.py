@@ -27,7 +27,7 @@ async def served(language: str, folder: Path, *topics: str) -> AsyncIterator[tup
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_push_consumer_gets_everything_that_was_sent(language: str, tmp_path: Path) -> None:
-    """Id, body, tag, keys, properties and message group come back as they were; nothing is corrupted or comes twice."""
+    """Id, body, tag, keys, properties and message group arrive unchanged; no message is corrupted or comes twice."""
     async with served(language, tmp_path, "t") as (_, client):
         await client("push", name="c", group="g", subscriptions={"t": EVERYTHING})
         sent = {}
@@ -47,7 +47,7 @@ async def test_a_push_consumer_gets_everything_that_was_sent(language: str, tmp_
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_what_a_native_producer_sends_an_official_consumer_gets(language: str, tmp_path: Path) -> None:
-    """All properties of a native message are equal at an official consumer, its id included."""
+    """All properties of a native message are equal at an official consumer, including its id."""
     async with served(language, tmp_path, "t") as (cluster, client):
         await client("push", name="c", group="g", subscriptions={"t": EVERYTHING})
         async with ortoo.connect(cluster.address) as mq, mq.producer("t") as producer:
@@ -61,7 +61,7 @@ async def test_what_a_native_producer_sends_an_official_consumer_gets(language: 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_two_members_share_a_topic(language: str, tmp_path: Path) -> None:
-    """Each message goes to one member of the group, and both get some."""
+    """Each message goes to one consumer of the group, and both get some."""
     async with (
         served(language, tmp_path, "t") as (cluster, client),
         official(language, cluster.address, client.events) as other,
@@ -78,7 +78,7 @@ async def test_two_members_share_a_topic(language: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_simple_consumer_receives_and_acknowledges(language: str, tmp_path: Path) -> None:
-    """What is acknowledged is gone; what is given back comes again at once with the next attempt."""
+    """An acknowledged message does not come again; a nacked one comes again at once with the next attempt."""
     async with served(language, tmp_path, "t") as (_, client):
         first = (await client("send", name="p", topic="t", body=b"1"))["message_id"]
         second = (await client("send", name="p", topic="t", body=b"2"))["message_id"]
@@ -97,7 +97,7 @@ async def test_a_simple_consumer_receives_and_acknowledges(language: str, tmp_pa
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_an_acknowledgement_after_the_lease_is_refused(language: str, tmp_path: Path) -> None:
-    """A message that came again is its new receiver's; the old handle is told so."""
+    """A message that came again belongs to its new receiver; the old handle is refused with that reason."""
     async with served(language, tmp_path, "t") as (_, client):
         message_id = (await client("send", name="p", topic="t", body=b"1"))["message_id"]
         await client("simple", name="s", group="g", subscriptions={"t": EVERYTHING}, await_s=5)
@@ -126,7 +126,7 @@ async def test_a_failing_listener_gets_the_message_again(language: str, tmp_path
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_filters_choose_by_tag_and_by_sql(language: str, tmp_path: Path) -> None:
-    """Tags and conditions over properties select; the group is done with the rest."""
+    """Tags and conditions over properties select; the other messages count as done for the group."""
     async with served(language, tmp_path, "t") as (_, client):
         by_tag, by_sql = {"expression": "red || blue"}, {"expression": "n > 1 AND colour = 'rouge'", "sql": True}
         await client("push", name="tags", group="g1", subscriptions={"t": by_tag})
@@ -140,7 +140,7 @@ async def test_filters_choose_by_tag_and_by_sql(language: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_an_empty_poll_waits_and_a_message_wakes_it(language: str, tmp_path: Path) -> None:
-    """A poll that waits gets a message that is sent meanwhile, long before its time is over."""
+    """A waiting poll gets a message that is sent meanwhile, long before its timeout."""
     async with served(language, tmp_path, "t") as (_, client):
         await client("simple", name="s", group="g", subscriptions={"t": EVERYTHING}, await_s=15)
         async with asyncio.timeout(10):
@@ -153,7 +153,7 @@ async def test_an_empty_poll_waits_and_a_message_wakes_it(language: str, tmp_pat
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_messages_of_a_group_come_in_order(language: str, tmp_path: Path) -> None:
-    """Within a message group each message comes after the one before was acknowledged, also by two members."""
+    """Within a message group each message comes after the one before was acknowledged, also with two consumers."""
     async with (
         served(language, tmp_path, "t") as (cluster, client),
         official(language, cluster.address, client.events) as other,
@@ -196,7 +196,7 @@ async def test_fifty_topics_on_one_client(language: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_clients_go_on_after_the_server_was_away(language: str, tmp_path: Path) -> None:
-    """A restarted snode knows nothing of its clients; they send and receive all the same."""
+    """A restarted snode has no data about its clients; they still send and receive."""
     async with served(language, tmp_path, "t") as (cluster, client):
         await client("push", name="c", group="g", subscriptions={"t": EVERYTHING})
         await client("send", name="p", topic="t", body=b"before")
@@ -215,7 +215,7 @@ async def test_clients_go_on_after_the_server_was_away(language: str, tmp_path: 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_after_the_last_attempt_a_message_is_a_dead_letter(language: str, tmp_path: Path) -> None:
-    """A message that fails as often as its group allows is parked once; who subscribes to %DLQ%group gets it."""
+    """A message that fails as often as its group allows is parked once; a subscriber of %DLQ%group gets it."""
     async with served(language, tmp_path, "t") as (cluster, client):
         soon = topic_pb2.RetryPolicy(kind=topic_pb2.RETRY_KIND_LIST, listed_ms=[1_000])
         group = topic_pb2.Group(name="g", attempts_max=2, retry=soon)
@@ -236,7 +236,7 @@ async def test_after_the_last_attempt_a_message_is_a_dead_letter(language: str, 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_urgent_messages_overtake(language: str, tmp_path: Path) -> None:
-    """In a topic for priorities the most urgent of those that wait comes first."""
+    """In a topic for priorities the most urgent waiting message comes first."""
     async with served(language, tmp_path, "t") as (cluster, client):
         await cluster.create_topic("urgent", queues=4, message_type=topic_pb2.MESSAGE_TYPE_PRIORITY)
         await client("producer", name="q", topics=["urgent"])
@@ -252,7 +252,7 @@ async def test_urgent_messages_overtake(language: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_topic_of_one_kind_refuses_others(language: str, tmp_path: Path) -> None:
-    """The client compares a message with what the route says, or the server does."""
+    """The client compares a message with the route, or the server does."""
     async with served(language, tmp_path, "t") as (cluster, client):
         await cluster.create_topic("ordered", message_type=topic_pb2.MESSAGE_TYPE_FIFO)
         await client("producer", name="q", topics=["ordered"])

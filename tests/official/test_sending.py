@@ -1,4 +1,4 @@
-"""The official producers send, and everything they set arrives at native consumers."""
+"""The official producers send, and all their fields arrive at native consumers."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ async def test_what_an_official_producer_sends_a_native_reader_gets(language: st
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_an_unknown_topic_is_told_when_the_client_starts_or_sends(language: str, tmp_path: Path) -> None:
-    """The error names the topic, and the process goes on."""
+    """The error names the topic, and the process stays usable."""
     async with open_cluster(tmp_path) as cluster, official(language, cluster.address) as client:
         with pytest.raises(ClientError):
             await client("producer", name="p", topics=["absent"])

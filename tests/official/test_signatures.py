@@ -1,4 +1,4 @@
-"""Where signatures are required, the official clients' count, and only those of users that are known."""
+"""Where signatures are required, those of the official clients are checked, and only known users are admitted."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ ANN = namesrv_pb2.PutUserRequest(user=namesrv_pb2.User(access_key="ann", enabled
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_signed_client_works_and_others_do_not(language: str, tmp_path: Path) -> None:
-    """The right secret opens everything; a wrong one, an unknown user and no signature open nothing."""
+    """The right secret gives access; a wrong one, an unknown user and no signature give none."""
     async with open_cluster(tmp_path, settings=REQUIRED) as cluster, official(language, cluster.address) as client:
         await cluster.create_topic("t")
         await cluster.name_service.PutUser(ANN)
@@ -37,7 +37,7 @@ async def test_a_signed_client_works_and_others_do_not(language: str, tmp_path: 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_an_official_client_may_what_its_user_may(language: str, tmp_path: Path) -> None:
-    """E-247: with `PUB|SUB` and its group it sends and receives as ever; another topic is refused."""
+    """E-247: with `PUB|SUB` and its group it sends and receives as usual. Another topic is refused."""
     rules = tmp_path / "access.toml"
     rules.write_text('[[user]]\naccess_key = "ann"\ntopics = { t = "PUB|SUB" }\ngroups = { g = "SUB" }\n')
     settings = {"snode": {"access_file": str(rules)}}
@@ -56,7 +56,7 @@ async def test_an_official_client_may_what_its_user_may(language: str, tmp_path:
 
 
 async def test_every_call_without_a_signature_is_unauthorized(tmp_path: Path) -> None:
-    """The code says so in the answer of each kind of call; what follows is not looked at."""
+    """Each kind of call answers with the code for it; the request itself is not processed."""
     async with open_cluster(tmp_path, settings=REQUIRED) as cluster:
         await cluster.create_topic("t")
         async with grpc.aio.insecure_channel(cluster.address) as channel:
@@ -80,7 +80,7 @@ async def test_every_call_without_a_signature_is_unauthorized(tmp_path: Path) ->
 
 
 async def test_secrets_are_told_to_nobody_who_lists_users(tmp_path: Path) -> None:
-    """Lists and answers name users; a disabled user's signature does not count."""
+    """Lists and answers name users only; a disabled user's signature is refused."""
     async with open_cluster(tmp_path, settings=REQUIRED) as cluster:
         await cluster.name_service.PutUser(ANN)
         listed = await cluster.name_service.ListUsers(namesrv_pb2.ListUsersRequest())

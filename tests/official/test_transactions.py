@@ -1,4 +1,4 @@
-"""Transactions of the official producers: seen if and only if committed, asked about when they are forgotten."""
+"""Transactions of the official producers: visible if and only if committed, checked when abandoned."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ SOON = {"enode": {"transaction_check_after_ms": 500, "transaction_check_interval
 
 @asynccontextmanager
 async def served(language: str, folder: Path, verdict: str) -> AsyncIterator[tuple[Cluster, Official]]:
-    """A cluster that checks soon; a producer `p` that answers checks with `verdict`; a push consumer `c`."""
+    """A cluster with frequent checks; a producer `p` that answers checks with `verdict`; a push consumer `c`."""
     async with open_cluster(folder, settings=SOON) as cluster, official(language, cluster.address) as client:
         await cluster.create_topic("t", message_type=topic_pb2.MESSAGE_TYPE_TRANSACTION)
         await client("producer", name="p", topics=["t"], verdict=verdict)
@@ -24,7 +24,7 @@ async def served(language: str, folder: Path, verdict: str) -> AsyncIterator[tup
 
 
 async def send(client: Official, transaction: str, body: bytes) -> str:
-    """A half message; returns its id."""
+    """Send a half message; return its id."""
     await client("begin", name="p", transaction=transaction)
     sent = await client("send", name="p", topic="t", body=body, transaction=transaction)
     message_id: str = sent["message_id"]
@@ -33,7 +33,7 @@ async def send(client: Official, transaction: str, body: bytes) -> str:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_message_is_seen_if_and_only_if_it_is_committed(language: str, tmp_path: Path) -> None:
-    """A committed message comes; one that was rolled back before it never does."""
+    """A committed message is delivered; one that was rolled back before it is not."""
     async with served(language, tmp_path, "unknown") as (_, client):
         await send(client, "rolled back", b"never")
         await client("rollback", transaction="rolled back")
@@ -46,7 +46,7 @@ async def test_a_message_is_seen_if_and_only_if_it_is_committed(language: str, t
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("verdict", ["commit", "rollback"])
 async def test_a_forgotten_transaction_is_asked_about(verdict: str, language: str, tmp_path: Path) -> None:
-    """The producer is asked and its answer counts: the message comes, or never."""
+    """The producer is asked and its answer counts: the message is delivered, or never."""
     async with served(language, tmp_path, verdict) as (_, client):
         forgotten = await send(client, "forgotten", b"forgotten")
         [check] = await client.checks(1)

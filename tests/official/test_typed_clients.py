@@ -1,4 +1,4 @@
-"""The official clients for Java and Go, by TLS as they speak it unless they are told otherwise, and in the clear."""
+"""The official clients for Java and Go, with TLS, which is their default, and without."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ EVERYTHING = {"t": {"expression": "*"}}
 
 @asynccontextmanager
 async def client_by_default(language: str, tmp_path: Path) -> AsyncIterator[tuple[Cluster, Official]]:
-    """A client with its own settings, at the port with TLS of a snode that makes its certificate."""
+    """A client with default settings, at the TLS port of a snode that makes its own certificate."""
     async with open_cluster(tmp_path, settings={"snode": {"tls_listen_address": "127.0.0.1:0"}}) as cluster:
         await cluster.create_topic("t")
         async with official(language, cluster.running["snode-0"].tls_address) as client:
@@ -27,7 +27,7 @@ async def client_by_default(language: str, tmp_path: Path) -> AsyncIterator[tupl
 
 @pytest.mark.parametrize("language", TYPED_LANGUAGES)
 async def test_a_client_works_as_it_comes(language: str, tmp_path: Path) -> None:
-    """B-107: by TLS, which nobody asked for, what one sends arrives whole, is acknowledged, and does not come again."""
+    """With TLS by default, a sent message arrives whole, is acknowledged, and does not come again."""
     async with client_by_default(language, tmp_path) as (cluster, client):
         await client("producer", name="p", topics=["t"])
         said = {"tag": "urgent", "keys": ["k-1"], "properties": {"of": "bank"}}
@@ -44,7 +44,7 @@ async def test_a_client_works_as_it_comes(language: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("language", TYPED_LANGUAGES)
 async def test_a_failing_listener_gets_the_message_again(language: str, tmp_path: Path) -> None:
-    """A push consumer is given a message until its listener succeeds, with the attempt's number."""
+    """A push consumer gets a message until its listener succeeds, with the attempt's number."""
     async with client_by_default(language, tmp_path) as (cluster, client):
         async with connect(cluster.address) as mq:
             await mq.admin.groups.update("g", attempts_max=4, retry="list:100ms")
@@ -61,7 +61,7 @@ async def test_a_failing_listener_gets_the_message_again(language: str, tmp_path
 
 @pytest.mark.parametrize("language", TYPED_LANGUAGES)
 async def test_a_message_that_fails_for_ever_is_a_dead_letter(language: str, tmp_path: Path) -> None:
-    """The group's tries and not one more, then a dead letter with the reason."""
+    """The number of attempts of the group, not one more, then a dead letter with the reason."""
     async with client_by_default(language, tmp_path) as (cluster, client), connect(cluster.address) as mq:
         await mq.admin.groups.update("g", attempts_max=2, retry="list:100ms")
         async with mq.producer("t") as producer:
@@ -93,7 +93,7 @@ async def test_told_to_do_without_tls_it_works_in_the_clear(language: str, tmp_p
 
 
 async def test_the_python_client_by_tls(tmp_path: Path) -> None:
-    """B-107: with TLS switched on it sends and receives by a certificate that it believes."""
+    """With TLS switched on it sends and receives with a trusted certificate."""
     certificate, key = made_certificate(("localhost", "127.0.0.1"))
     files = {"tls_certificate_file": certificate, "tls_key_file": key}
     for name, text in files.items():

@@ -1,4 +1,4 @@
-"""SQL conditions over one message, the slow and obvious way: on the parser's own tree, value by value."""
+"""SQL conditions on one message in the simplest way: on the parser's own tree, value by value."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""A store as anybody would write it who need not care for speed or crashes: lists and dictionaries."""
+"""The simplest possible store, without regard for speed or crashes: lists and dictionaries."""
 
 from dataclasses import dataclass, field
 
@@ -24,7 +24,7 @@ class Stored:
 
 @dataclass(slots=True)
 class SlowQueue:
-    """One queue: everything that was ever stored in it, and where it begins now."""
+    """One queue: all batches ever stored in it, and its current begin."""
 
     batches: list[Stored] = field(default_factory=list)
     begin: int = 0
@@ -37,7 +37,7 @@ class SlowQueue:
 
 @dataclass(slots=True)
 class SlowStore:
-    """What the store must answer. Errors are those that the store must raise."""
+    """The expected answers and errors of the store."""
 
     topics: dict[int, int] = field(default_factory=dict)
     """Topic id to number of queues."""
@@ -53,7 +53,7 @@ class SlowStore:
             self.queues.setdefault((topic_id, queue_id), SlowQueue())
 
     def delete_topic(self, topic_id: int) -> None:
-        """Forget everything about a topic."""
+        """Delete all data of a topic."""
         self.topics.pop(topic_id, None)
         self.queues = {key: value for key, value in self.queues.items() if key[0] != topic_id}
         self.offsets = {key: value for key, value in self.offsets.items() if key[0] != topic_id}
@@ -66,7 +66,7 @@ class SlowStore:
         return self.queues[topic_id, queue_id]
 
     def place(self, topic_id: int, queue_id: int, batch: SealedBatch) -> int:
-        """The first offset that a batch must get, or has. Errors: as the store's `append`."""
+        """The first offset that a batch must get, or has. Errors: those of the store's `append`."""
         queue = self.queue(topic_id, queue_id)
         if not batch.producer_id:
             return queue.end
@@ -94,7 +94,7 @@ class SlowStore:
         raise Conflict
 
     def stored(self, topic_id: int, queue_id: int, batch: SealedBatch, first_offset: int, stored_at_ms: int) -> None:
-        """The store said that it stored this there."""
+        """The store reported that it stored this batch there."""
         queue = self.queue(topic_id, queue_id)
         if first_offset < queue.end:
             return
@@ -104,7 +104,7 @@ class SlowStore:
             self.sequences.setdefault((topic_id, queue_id, batch.producer_id), []).append(one)
 
     def from_offset(self, topic_id: int, queue_id: int, offset: int) -> list[Stored]:
-        """All batches from the one that holds `offset` on. Errors: NotFound, OutOfRange."""
+        """All batches from the one that holds `offset`. Errors: NotFound, OutOfRange."""
         queue = self.queue(topic_id, queue_id)
         if not queue.begin <= offset <= queue.end:
             raise OutOfRange
@@ -121,7 +121,7 @@ class SlowStore:
         return min(later, default=queue.end)
 
     def commit(self, topic_id: int, group: str, queue_id: int, offset: int, generation: int) -> None:
-        """Store how far a group is. Errors: NotFound, Fenced."""
+        """Store a group's offset. Errors: NotFound, Fenced."""
         if topic_id not in self.topics:
             raise NotFound
         rows = self.offsets.setdefault((topic_id, group), {})
@@ -132,5 +132,5 @@ class SlowStore:
 
 
 def refusal(error: OrtooError) -> type[OrtooError]:
-    """The kind of an error: what model and store must agree on."""
+    """The kind of an error, on which model and store must agree."""
     return type(error)

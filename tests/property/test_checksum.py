@@ -1,4 +1,4 @@
-"""Checksums are CRC-32C, whatever the length and wherever the bytes lie: a second library says the same."""
+"""Checksums are CRC-32C for any length and alignment: a second library gives the same."""
 
 import google_crc32c
 from hypothesis import given
@@ -9,7 +9,7 @@ from ortoo.common.records.sealed_batch import crc32c
 
 @given(st.binary(max_size=9_000), st.integers(0, 70), st.integers(1, 40))
 def test_checksums_are_those_of_another_library(data: bytes, begin: int, repeats: int) -> None:
-    """From any place of a buffer on, which is where processors' instructions differ."""
+    """From any position of a buffer, because processor instructions depend on the alignment."""
     whole = data * repeats
     assert crc32c(memoryview(whole)[begin:]) == google_crc32c.value(whole[begin:])
 

@@ -1,4 +1,4 @@
-"""Proposals of any name servers over one database have epochs of their own, whatever members report and when."""
+"""Proposals of name servers with one database have unique epochs, whatever replicas report and when."""
 
 from dataclasses import dataclass, field, replace
 
@@ -37,13 +37,13 @@ REPORTS = st.builds(
 
 @dataclass
 class NameServer:
-    """What one knows."""
+    """The state of one name server."""
 
     members: Members = field(default_factory=lambda: Members(lease_s=3.0))
     standing: Standing = Standing()
 
     def hear(self, one: MemberReport, now_s: float) -> Proposal | None:
-        """Take a report over; what is to be proposed by that."""
+        """Store a report; returns the proposal that follows."""
         return wanted(self.members.put(one, now_s), self.standing)
 
 
@@ -62,7 +62,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_epochs_are_unique_and_grow(steps: list[tuple[str, int, object]]) -> None:
-    """Reports late and doubled, at name servers that start anew, decide at one moment and store at another."""
+    """Reports may be late and duplicate. Name servers restart, and decide and store at different times."""
     database, servers = ProposalRow(), [NameServer() for _ in range(3)]
     said: list[MemberReport] = []
     decided: dict[int, tuple[int, Proposal]] = {}
@@ -96,7 +96,7 @@ def test_epochs_are_unique_and_grow(steps: list[tuple[str, int, object]]) -> Non
 
 @given(st.lists(REPORTS, min_size=1, max_size=20), st.integers(0, 9), st.integers(0, 9))
 def test_a_proposal_is_above_everything_known(reports: list[MemberReport], remembered: int, stored: int) -> None:
-    """Also when the database is older than what members have promised; and it names a voter that can lead."""
+    """Also when the database is older than the replicas' votes; and it names a voter that can lead."""
     server, leader = NameServer(), ids(1)[0]
     server.standing = replace(Standing(Proposal(remembered, leader)), stored_epoch=stored)
     for one in reports:

@@ -1,4 +1,4 @@
-"""Any watcher, however slow, ends up knowing what the name server knows."""
+"""Any watcher, however slow, ends with the same routes as the name server."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ KEPT = 4
 
 
 def change_of(change: Change, version: int) -> RouteChange:
-    """A change as the directory makes it; odd numbers are alive."""
+    """A change as the directory creates it; odd numbers are alive."""
     kind, name, number = change
     placements = (Placement("e", number, number),)
     match kind:
@@ -38,7 +38,7 @@ def change_of(change: Change, version: int) -> RouteChange:
 
 
 def caught_up(mirror: Routes, routes: Routes, seen: int | None) -> tuple[Routes, int]:
-    """Read until there is no news; the mirror is what a watcher keeps."""
+    """Read until no change is left; the mirror is the state of a watcher."""
     while True:
         change, seen = routes.next_after(seen)
         if change is None:
@@ -50,7 +50,7 @@ def caught_up(mirror: Routes, routes: Routes, seen: int | None) -> tuple[Routes,
 
 @given(CHANGES, st.lists(st.integers(0, 40), max_size=10))
 def test_snapshot_and_deltas_give_the_state(changes: list[Change], reads: list[int]) -> None:
-    """Whenever a watcher reads, also after more changes than are kept, it knows exactly what there is."""
+    """Whenever a watcher reads, also after more changes than are kept, it has exactly the current routes."""
     routes, mirror = Routes(Contents(0), changes_kept=KEPT), Routes(Contents(0))
     seen: int | None = None
     for number, change in enumerate(changes):
@@ -64,7 +64,7 @@ def test_snapshot_and_deltas_give_the_state(changes: list[Change], reads: list[i
 
 @given(CHANGES)
 def test_size_is_the_sum_of_what_is_there(changes: list[Change]) -> None:
-    """The count of bytes that limits the directory does not drift."""
+    """The computed size that limits the directory stays exact."""
     routes = Routes(Contents(0))
     for number, change in enumerate(changes):
         routes.apply(change_of(change, number + 1))

@@ -8,7 +8,7 @@ from ortoo.testing.runs.pop_schedule import Broken, Schedule
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("in_order", [False, True])
 def test_nothing_is_lost_nothing_acknowledged_comes_back_attempts_are_right(seed: int, in_order: bool) -> None:
-    """G5, G8, G9: as `make crash` does it with a million steps."""
+    """G5, G8, G9: the run of `make crash`, which takes a million steps."""
     counts = Schedule(seed, in_order).run(12_000)
     assert counts.crashes
     assert counts.parked

@@ -1,4 +1,4 @@
-"""A producer against a store that loses answers, breaks streams and refuses for a while."""
+"""A producer against a store that loses answers, breaks streams and refuses temporarily."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,12 @@ ROUNDS = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=12), min_size
 REFUSED_BESIDE_ANOTHER_ID = [
     getattr(Fault, name) for name in ["REFUSED", "NONE", "LOST", "NONE", "REFUSED", "NONE", "NONE", "REFUSED"]
 ]
-"""The first of a group's messages is refused while the second one travels under a new id."""
+"""The first of a group's messages is refused while the second one is under way with a new id."""
 
 REFUSED_BEHIND_ONE_IN_DOUBT = [
     getattr(Fault, name) for name in ["ANSWER_LOST", "REFUSED", "NONE", "REFUSED", "FORBIDDEN"]
 ]
-"""The second batch of a queue is refused for good while the first, which is stored, is on its way once more."""
+"""The second batch of a queue is refused permanently while the first, which is stored, is being retried."""
 
 
 @settings(max_examples=150, deadline=None)
@@ -30,9 +30,9 @@ REFUSED_BEHIND_ONE_IN_DOUBT = [
 def test_whatever_breaks_everything_is_stored_once_and_receipts_are_true(
     faults: list[Fault], rounds: list[list[int]]
 ) -> None:
-    """G4: each message is stored exactly once, where its receipt says, and those of a message group in their order.
+    """G4: each message is stored exactly once, where its receipt says, and message groups keep their order.
 
-    G11: what was refused for good is stored nowhere, and what may be is told as unknown.
+    G11: a permanently refused message is stored nowhere, and a possibly stored one is reported as unknown.
     """
     store = SimulatedStore(faults)
     told: dict[bytes, tuple[object, int]] = {}

@@ -1,4 +1,4 @@
-"""Any messages survive a batch, any bytes are a batch or a named error, and client and server agree on which."""
+"""Any messages survive a batch, any bytes are a batch or a named error, and client and server agree on it."""
 
 from contextlib import suppress
 
@@ -51,7 +51,7 @@ def messages(draw: st.DrawFn, delayed: bool | None = None, ranked: bool | None =
 
 @given(messages(), st.sampled_from(list(Codec)))
 def test_messages_survive(sent: list[Message], codec: Codec) -> None:
-    """Encoding and opening gives the same messages, which the snode's check passes and protobuf reads."""
+    """Encoding and opening gives the same messages; the snode's check accepts them and protobuf reads them."""
     sealed = encode(sent, now_ms=1, codec=codec)
     assert list(open_batch(sealed, verify_crc=True)) == sent
     assert [open_batch(sealed).message(row) for row in range(len(sent))] == sent
@@ -62,7 +62,7 @@ def test_messages_survive(sent: list[Message], codec: Codec) -> None:
 
 @given(messages(), st.data())
 def test_gathering_is_encoding_the_rows_alone(sent: list[Message], data: st.DataObject) -> None:
-    """A gathered batch is byte for byte what its producer would have made of those messages; also of some columns."""
+    """A gathered batch has exactly the bytes that its producer would have made; also with some columns only."""
     rows = sorted(data.draw(st.sets(st.integers(0, len(sent) - 1), min_size=1)))
     opened = check(encode(sent, now_ms=1))
     alone = gathered(opened, np.array(rows, "<i4"))
@@ -80,7 +80,7 @@ def test_gathering_is_encoding_the_rows_alone(sent: list[Message], data: st.Data
 def test_tables_of_several_batches_are_what_one_producer_would_have_sent(
     delayed: bool, ranked: bool, data: st.DataObject
 ) -> None:
-    """Put together and in any order, they make the same bytes as a batch of those messages."""
+    """In any combination and order, they make the same bytes as a batch of those messages."""
     batches = data.draw(st.lists(messages(delayed, ranked), min_size=1, max_size=4))
     tables = [taken(check(encode(sent, now_ms=1)), np.arange(len(sent), dtype="<i4")) for sent in batches]
     order = data.draw(st.permutations(range(sum(map(len, batches)))))
@@ -102,7 +102,7 @@ def test_random_bytes_are_refused(records: bytes) -> None:
 def test_damage_is_named_and_what_the_snode_passes_the_client_reads(
     sent: list[Message], codec: Codec, data: st.DataObject
 ) -> None:
-    """After any damage both readers answer or refuse by name, and what the snode lets through, a client reads."""
+    """After any damage both readers answer or refuse by name, and clients can read any batch that the snode accepts."""
     records = bytearray(encode(sent, now_ms=1, codec=codec).records)
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(records) - 1))

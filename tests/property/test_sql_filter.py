@@ -1,4 +1,4 @@
-"""A compiled, vectorised SQL filter chooses exactly the messages that a slow and obvious evaluator chooses."""
+"""A compiled, vectorised SQL filter selects exactly the messages that a simple evaluator selects."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,7 +62,7 @@ messages = st.builds(
 
 @given(expression=expressions, batch=st.lists(messages, min_size=1, max_size=12))
 def test_a_filter_chooses_what_a_loop_over_messages_would(expression: str, batch: list[Message]) -> None:
-    """Three-valued logic, numbers out of texts, patterns, order: the same for whole batches as for single messages."""
+    """Three-valued logic, numbers in texts, patterns, order: the same for whole batches as for single messages."""
     rows = SqlFilter.compile(expression).select(check(encode(batch, now_ms=1)))
     chosen = list(range(len(batch))) if rows is None else rows.tolist()
     assert chosen == [row for row, one in enumerate(batch) if holds(expression, one.properties, one.tag)]
@@ -70,7 +70,7 @@ def test_a_filter_chooses_what_a_loop_over_messages_would(expression: str, batch
 
 @given(text=st.text(max_size=60))
 def test_any_text_is_an_expression_or_a_named_error(text: str) -> None:
-    """Whatever a client sends, the snode answers Invalid or has a filter that works."""
+    """For any text from a client, the snode answers Invalid or has a filter that works."""
     try:
         wanted = SqlFilter.compile(text)
     except Invalid:

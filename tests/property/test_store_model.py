@@ -1,4 +1,4 @@
-"""The store against a slow and obvious model: whatever is done to it in whatever order, both answer the same.
+"""The store against a simple model: for any operations in any order, both answer the same.
 
 ORTOO_EXAMPLES=5000 runs it at length.
 """
@@ -49,7 +49,7 @@ operations = st.one_of(
 
 
 class Run:
-    """One example: the same done to the store and to the model."""
+    """One example: the same operations on the store and on the model."""
 
     def __init__(self, clock: VirtualClock) -> None:
         """An empty disk."""
@@ -120,7 +120,7 @@ class Run:
             await self._append(topic_id, queue_id, self._batch(1, length))
 
     async def sequence(self, topic_id: int, queue_id: int, step: int, count: int) -> None:
-        """A batch of a producer with sequences: the next (0), one sent again (below), or one too far (above)."""
+        """A batch of a producer with sequences: the next (0), a repeated one (below), or one too far (above)."""
         before = self.model.sequences.get((topic_id, queue_id, 7), [])
         if step < 0 and len(before) >= -step:
             batch = before[step].batch
@@ -132,7 +132,7 @@ class Run:
             end = before[-1].batch.first_sequence + before[-1].batch.count if before else 0
             batch = self._batch(count, 30, 7, end + max(0, step))
             if not before and step > 0:
-                return  # whether a producer that never sent is unknown or early depends on what was refused before
+                return  # whether a producer that never sent is unknown or early depends on earlier refusals
         await self._append(topic_id, queue_id, batch)
 
     async def fetch(self, topic_id: int, queue_id: int, back: int, bytes_max: int) -> None:
@@ -163,7 +163,7 @@ class Run:
         assert answer is None or answer == expected[0]
 
     async def commit(self, topic_id: int, group: str, queue_id: int, offset: int, generation: int) -> None:
-        """Commit an offset that exists as a queue."""
+        """Commit an offset of an existing queue."""
         if queue_id >= self.model.topics.get(topic_id, 4):
             return
         await self._same(
@@ -172,7 +172,7 @@ class Run:
         )
 
     async def put_topic(self, topic_id: int, queue_count: int) -> None:
-        """Create a topic, or let it grow; what was deleted comes back under a new id only, so not at all."""
+        """Create a topic, or add queues. A deleted topic comes back only under a new id, so not here."""
         if topic_id in self.generations and topic_id not in self.model.topics:
             return
         queue_count = max(queue_count, self.model.topics.get(topic_id, 0))
@@ -181,14 +181,14 @@ class Run:
         self.model.put_topic(topic_id, queue_count)
 
     async def delete_topic(self, topic_id: int) -> None:
-        """Delete a topic; an unknown one is passed over."""
+        """Delete a topic; an unknown one is ignored."""
         if topic_id == 1:
             return
         await self.store.delete_topics([topic_id])
         self.model.delete_topic(topic_id)
 
     async def pass_time(self, passed_ms: int) -> None:
-        """Let marks and retention happen; retention may move begins, to where a batch begins."""
+        """Let marks and retention run; retention may move begins, to where a batch begins."""
         await self.clock.sleep(passed_ms / 1000)
         self._take_begins()
 

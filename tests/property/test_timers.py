@@ -1,4 +1,4 @@
-"""Packed timers behave as a dictionary of timers does; folding a checkpoint and the rest gives the same."""
+"""Packed timers behave like a dictionary of timers; folding a checkpoint and the rest gives the same."""
 
 import struct
 from collections.abc import Iterable
@@ -29,10 +29,10 @@ def int64s(numbers: Iterable[int]) -> bytes:
 
 
 class TimersAgainstADictionary(RuleBasedStateMachine):
-    """Timers are set, moved, taken, ended; topics go; state is written and folded again at any time."""
+    """Timers are set, moved, taken and ended. Topics are deleted. State is written and folded again at any time."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start empty."""
         super().__init__()
         self.timers = Timers()
         self.model: dict[int, tuple[int, int, int, int]] = {}
@@ -44,7 +44,7 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
         self.checkpoint: list[bytes] = []
 
     def apply(self, change: Change) -> None:
-        """Fold and remember."""
+        """Fold and record."""
         decoded = list(decode_changes(encode_changes([change.encoded()])))
         assert decoded == [change]
         fold(self.timers, change)
@@ -52,7 +52,7 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 2), queue=st.integers(0, 2), due=st.lists(times, min_size=1, max_size=8))
     def set_some(self, number: int, queue: int, due: list[int]) -> None:
-        """A batch comes."""
+        """Set the timers of a batch."""
         topic = self.topics[number]
         self.apply(TimersSet(topic, queue, self.next_place, 0, 0, 5, 6, int64s(due)))
         for at in due:
@@ -90,7 +90,7 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
 
     @rule(step_ms=st.sampled_from([1, 900, 60_000, FAR_MS, -3_600_000, 30 * 86_400_000]), limit=st.integers(1, 20))
     def pass_time_and_take(self, step_ms: int, limit: int) -> None:
-        """What is taken is due, is free, and is all of it when there is room."""
+        """Taken timers are due and free, and all due ones are taken when there is room."""
         self.now_ms += step_ms
         self.timers.advance(self.now_ms)
         rows = self.timers.take(self.now_ms, limit)
@@ -104,7 +104,7 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
 
     @rule()
     def give_back(self) -> None:
-        """What was taken may be taken again."""
+        """Taken timers may be taken again."""
         ids = sorted(self.taken)
         if ids:
             due = np.array([self.model[one][0] for one in ids], "<i8")
@@ -114,7 +114,7 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 2))
     def drop_topic(self, number: int) -> None:
-        """A topic goes: its timers have no destination any more and are in no checkpoint. Its id is not used again."""
+        """Delete a topic: its timers have no destination and are in no checkpoint. Its id is not used again."""
         topic = self.topics[number]
         self.topics[number] = max(self.topics) + 1
         gone = [one for one, entry in self.model.items() if entry[2] == topic]
@@ -128,13 +128,13 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
 
     @rule()
     def write(self) -> None:
-        """A checkpoint is written; from now on it and what follows are the state."""
+        """Write a checkpoint; from now on it and later changes are the state."""
         self.checkpoint = list(self.timers.checkpoint())
         self.since = self.since[-2:]  # the fold begins a little before the checkpoint
 
     @rule()
     def restart(self) -> None:
-        """The state comes back from the checkpoint and the log behind it."""
+        """Restore the state from the checkpoint and the log behind it."""
         self.timers = Timers()
         for change in decode_changes(encode_changes(self.checkpoint)):
             fold(self.timers, change)
@@ -145,7 +145,7 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
 
     @invariant()
     def the_same_timers(self) -> None:
-        """Listing gives what the dictionary has, by time."""
+        """Listing returns the dictionary's timers, by time."""
         assert self.timers.live == len(self.model)
         for topic in self.topics:
             wanted = sorted(
@@ -166,7 +166,7 @@ TestTimers.settings = settings(max_examples=40, stateful_step_count=30)
 
 @given(st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), max_size=5))
 def test_ending_unknown_timers_does_nothing(several: list[tuple[int, int]]) -> None:
-    """The fold passes over what is not there: a stretch of the log may be folded twice."""
+    """The fold ignores unknown timers: a stretch of the log may be folded twice."""
     timers = Timers()
     fold(timers, TimersDone(TimerEnd.DELIVERED, int64s(at for at, _ in several), int64s(one for _, one in several)))
     assert timers.live == 0

@@ -1,4 +1,4 @@
-"""The list of architecture decisions, made of the decisions themselves: `make docs` writes it, a test compares it."""
+"""The list of architecture decisions, generated from the decisions: `make docs` writes it, a test compares it."""
 
 import re
 import sys
@@ -6,8 +6,10 @@ from pathlib import Path
 
 HEAD = """# Architecture decisions
 
-One file a decision: what forced it, what was decided, what was not wanted, what was turned down, what follows.
-A decision is never edited into another one; a newer one replaces it and says so. This list is made by `make docs`.
+For contributors: the decisions about the architecture, with their reasons.
+
+Each file has the context, the decision, the non-goals, the rejected alternatives and the consequences.
+A decision is never edited into another one; a newer one replaces it and names it. `make docs` generates this list.
 
 | number | decision | status |
 |---|---|---|
@@ -15,20 +17,20 @@ A decision is never edited into another one; a newer one replaces it and says so
 
 
 class Malformed(Exception):
-    """A decision's file does not have the form that the index is made of."""
+    """A decision's file lacks the form that the index needs."""
 
 
 def index_of(folder: Path) -> str:
-    """The text of README.md for a folder of decisions. Errors: Malformed, with the file and what it lacks."""
+    """The text of README.md for a folder of decisions. Errors: Malformed, with the file and the missing part."""
     rows = []
     for number, file in enumerate(sorted(folder.glob("[0-9]*.md")), 1):
         text = file.read_text(encoding="utf-8")
         if not re.fullmatch(rf"{number:04d}-[a-z0-9-]+\.md", file.name):
             raise Malformed(f"{file.name}: expected a name like {number:04d}-a-slug.md, without gaps in the numbers")
-        title = re.match(rf"# {number}\. (.+)\n", text)
+        title = re.match(rf"# ADR {number}: (.+)\n", text)
         status = re.search(r"^Status: (.+)$", text, re.MULTILINE)
         if title is None or status is None:
-            raise Malformed(f"{file.name}: expected a first line '# {number}. TITLE' and a line 'Status: WORD'")
+            raise Malformed(f"{file.name}: expected a first line '# ADR {number}: TITLE' and a line 'Status: WORD'")
         for section in ("Context", "Decision", "Non-goals", "Rejected", "Consequences"):
             if f"\n## {section}\n" not in text:
                 raise Malformed(f"{file.name}: expected a section '## {section}'")

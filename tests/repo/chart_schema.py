@@ -1,6 +1,6 @@
-"""Writes each role's settings into the schema of the chart's values, from the classes that have them: `make manifests`.
+"""Writes each role's settings into the schema of the chart's values, from their classes: `make manifests`.
 
-A number may be given as a number or, as by `--set-string`, as text of one; the role itself checks the range of that.
+A number may be given as a number or, as by `--set-string`, as text. The role itself checks the range of text.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ def setting_schemas(settings: Any, prefix: str = "") -> dict[str, dict[str, Any]
 
 
 def kind_of(value: Any, allowed: Range | None) -> dict[str, Any]:
-    """What a setting may be, by its default."""
+    """The allowed values of a setting, derived from its default."""
     if isinstance(value, bool):
         return {"enum": [True, False, "true", "false"]}
     if isinstance(value, enum.Enum):
@@ -50,10 +50,10 @@ def kind_of(value: Any, allowed: Range | None) -> dict[str, Any]:
 
 
 def filled(schema: dict[str, Any]) -> dict[str, Any]:
-    """The chart's schema with each role's settings as the code has them."""
+    """The chart's schema with each role's settings, from the code."""
     for role, (_, cls) in ROLES.items():
         schema["properties"][role]["properties"]["settings"] = {
-            "description": f"Settings of the {role}: what `ortoo-{role} -p` prints, nested names with a dot.",
+            "description": f"Settings of the {role}, as printed by `ortoo-{role} -p`; nested names have a dot.",
             "type": "object",
             "properties": setting_schemas(cls()),
             "additionalProperties": False,
@@ -62,7 +62,7 @@ def filled(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def text_of(schema: dict[str, Any]) -> str:
-    """The schema as it lies in its file."""
+    """The schema as text of its file."""
     return json.dumps(schema, indent=2) + "\n"
 
 

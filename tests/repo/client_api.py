@@ -11,29 +11,31 @@ from types import ModuleType
 import ortoo.client
 import ortoo.client.blocking
 
-HEAD = """# The client's public names
+HEAD = """# Client API
 
-Everything an application may rely on: the names in `ortoo.client.__all__`, with their methods and arguments.
-A change of this list is a change of the API; it is made on purpose or not at all. This page is made by `make docs`.
+For application developers: the public names of the Python client, with their methods and arguments.
+
+An application may rely on the names in `ortoo.client.__all__`, and on no others.
+A change of this list is a deliberate change of the API. `make docs` generates this page.
 
 ```python
 """
 BLOCKING = """
 ## Without an event loop
 
-The names of `ortoo.client.blocking`; what they take and give otherwise comes from `ortoo.client`.
+These are the names of `ortoo.client.blocking`. Other types in their signatures come from `ortoo.client`.
 
 ```python
 """
 
 
 def api_of(module: ModuleType) -> str:
-    """The page for a module with `__all__`: each public name, one line for each of its public members."""
+    """The page for a module with `__all__`: each public name, and one line for each of its public members."""
     return HEAD + _names_of(module)
 
 
 def page() -> str:
-    """The whole page: the client, and the one for programs without an event loop."""
+    """The whole page: the client, and the blocking client for programs without an event loop."""
     return api_of(ortoo.client) + BLOCKING + _names_of(ortoo.client.blocking)
 
 

@@ -29,12 +29,12 @@ RANGES = (
     (240, 253),
 )
 NAMED_MAX = 3
-"""How many tests a row names; the first ones by file."""
+"""The number of tests that a row names; the first ones by file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One row: what it is, how far it is, and the tests or the remark in its last column."""
+    """One row: the feature, its state, and the tests or the remark in its last column."""
 
     row: str
     feature: str

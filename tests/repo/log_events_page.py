@@ -21,7 +21,7 @@ CATALOGS: dict[str, ModuleType] = {
     "Spark connector": ortoo.spark.core.log_events,
 }
 HEAD = (
-    "# Log events\n\nFor operators: each kind of log line, what it means and what to do. Made from the code by "
+    "# Log events\n\nFor operators: each kind of log line, its meaning and its remedy. Made from the code by "
     "`make docs`.\n\nA line of a log is an event name with key-value fields. The name of an event stays the same "
     "in all releases, so alerts and searches can rely on it. On a terminal a line is text; elsewhere it is JSON with "
     "the name in `event`, the level in `level` and the role in `component`. Applications receive the events of the "
@@ -38,7 +38,7 @@ def page() -> str:
     """The page as Markdown."""
     parts = [HEAD]
     for title, catalog in CATALOGS.items():
-        parts.append(f"\n## {title}\n\n| event | level | meaning | what to do |\n|---|---|---|---|\n")
+        parts.append(f"\n## {title}\n\n| event | level | meaning | remedy |\n|---|---|---|---|\n")
         parts += [
             f"| `{event.name}` | {event.level} | {event.meaning} | {event.action} |\n"
             for event in sorted(events_of(catalog).values(), key=lambda event: event.name)

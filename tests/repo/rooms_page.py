@@ -1,4 +1,4 @@
-"""The picture of the rooms, made of the imports between them by grimp: `make docs` writes it, a test compares it."""
+"""The map of the packages, drawn by grimp from their imports: `make docs` writes it, a test compares it."""
 
 import ast
 import graphlib
@@ -19,20 +19,24 @@ HOUSES: dict[str, str] = {
     "ortoo.spark": "libs/spark/src/ortoo/spark",
     "ortoo.cli": "libs/cli/src/ortoo/cli",
 }
-"""Packages and their folders, the ones that stand highest first."""
+"""Distributions and their folders, highest layer first."""
 
-HEAD = """# Rooms
+HEAD = """# Packages
 
-A room is a folder for one concern. Arrows are imports, drawn from the code by `make docs`; implied ones are left out.
-Rooms of one package never import one another in a circle: `make check` runs the contracts in `pyproject.toml`.
+For contributors: a map of the packages, their purposes and their imports.
+
+A package is a folder for one concern. Arrows are imports, which `make docs` draws from the code.
+Implied imports are left out.
+Packages of one library or service never import one another in a circle. `make check` runs the contracts in
+`pyproject.toml`.
 """
 
 Uses = Mapping[str, frozenset[str]]
-"""Room to the rooms that it imports."""
+"""Package to the packages that it imports."""
 
 
 def uses_of(package: str) -> Uses:
-    """Which rooms of a package import which; modules at its root, which only join rooms, are left out."""
+    """The imports between the packages of a distribution, without modules at its root, which only join packages."""
     graph = grimp.build_graph(package, cache_dir=None)
     rooms = {name for name in graph.find_children(package) if graph.find_children(name)}
     found: dict[str, set[str]] = {room.rsplit(".", 1)[1]: set() for room in sorted(rooms)}
@@ -46,7 +50,7 @@ def uses_of(package: str) -> Uses:
 
 
 def circle_in(uses: Uses) -> Sequence[str] | None:
-    """Some circle of rooms, first one again at its end, or None."""
+    """A cycle of packages, with the first one repeated at its end, or None."""
     try:
         graphlib.TopologicalSorter(uses).prepare()
     except graphlib.CycleError as error:
@@ -56,7 +60,7 @@ def circle_in(uses: Uses) -> Sequence[str] | None:
 
 
 def reduced(uses: Uses) -> Uses:
-    """The same order with the fewest arrows: none to a room that another arrow's room leads to. There is no circle."""
+    """The same order with the fewest arrows: an arrow implied by others is left out. There must be no cycle."""
     reach: dict[str, frozenset[str]] = {}
     for room in graphlib.TopologicalSorter(uses).static_order():
         reach[room] = frozenset(uses[room]).union(*(reach[other] for other in uses[room]))
@@ -67,19 +71,19 @@ def reduced(uses: Uses) -> Uses:
 
 
 def sentence_of(room: Path) -> str:
-    """The first sentence of a room's docstring, on one line."""
+    """The first sentence of a package's docstring, on one line."""
     text = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
     return " ".join(text.split("\n\n")[0].split())
 
 
 def page() -> str:
-    """The whole page: a picture and a table for each package."""
+    """The whole page: a picture and a table for each distribution."""
     parts = [HEAD]
     for package, folder in HOUSES.items():
         uses = uses_of(package)
         parts.append(f"## {package}\n\n```mermaid\nflowchart TD")
         parts += [f"  {room} --> {other}" for room, others in reduced(uses).items() for other in sorted(others)]
-        parts.append("```\n\n| room | what it is about |\n|---|---|")
+        parts.append("```\n\n| package | purpose |\n|---|---|")
         parts += [f"| [{room}](../{folder}/{room}) | {sentence_of(ROOT / folder / room)} |" for room in uses]
         parts.append("")
     return "\n".join(parts)

@@ -21,11 +21,11 @@ ROLES: dict[str, tuple[str, type[ServiceSettings]]] = {
     "snode": ("Snode", SnodeSettings),
 }
 HEAD = (
-    "# Settings\n\nMade from the code by `make docs`. Each setting can be given in the file that `-c` names, or by "
-    "environment: `store.flush_mode` of an enode is `[store] flush_mode` in the file and "
-    "`ORTOO_ENODE_STORE_FLUSH_MODE` in the environment. `-p` prints what is in force and where it comes from; see "
-    "[processes](../operations/processes.md). What is *live* [changes in a running process]"
-    "(../operations/processes.md#settings-of-running-processes).\n"
+    "# Settings\n\nFor operators: every setting of every role, with default, range and meaning.\n\n"
+    "Made from the code by `make docs`. Each setting can be given in the file that `-c` names, or by environment. For "
+    "example `store.flush_mode` of an enode is `[store] flush_mode` in the file and `ORTOO_ENODE_STORE_FLUSH_MODE` in "
+    "the environment. `-p` prints the values in force and their sources ([processes](../operations/processes.md)). "
+    "*Live* settings [can change in a running process](../operations/processes.md#settings-of-running-processes).\n"
 )
 
 
@@ -74,7 +74,7 @@ def page() -> str:
     """The whole page."""
     parts = [HEAD]
     for title, cls in ROLES.values():
-        parts.append(f"## {title}\n\n| setting | default | range | what |\n|---|---|---|---|")
+        parts.append(f"## {title}\n\n| setting | default | range | meaning |\n|---|---|---|---|")
         for name, default, numbers, text in rows(cls()):
             text += " *Live.*" if name in cls.LIVE else ""
             parts.append(

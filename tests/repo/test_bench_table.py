@@ -1,4 +1,4 @@
-"""The README shows what was measured, and nothing else."""
+"""The page of figures shows what was measured, and nothing else."""
 
 import html
 
@@ -6,27 +6,27 @@ import pytest
 
 from bench.peers import table as peers
 from bench.suite import BENCHES
-from bench.table import PEERS, README, TABLE, load, peers_content, readme_with, rows, table
+from bench.table import FIGURES, PEERS, TABLE, load, page_with, peers_content, rows, table
 
 
 def test_the_readme_shows_the_committed_results() -> None:
-    """The table in README.md and bench/results/table.md are made from bench/results: `python -m bench.table`."""
+    """The table in docs/figures.md and bench/results/table.md are made from bench/results: `python -m bench.table`."""
     content = table(load())
     assert TABLE.read_text() == content
-    assert readme_with(README.read_text(), content) == README.read_text()
+    assert page_with(FIGURES.read_text(), content) == FIGURES.read_text()
 
 
 def test_the_readme_shows_the_comparison_with_other_brokers() -> None:
-    """Its table is made from the committed figures, and its picture is there: `python -m bench.peers`."""
+    """Its table comes from the committed figures, and its picture exists: `python -m bench.peers`."""
     assert peers.TABLE == PEERS
     assert PEERS.read_text() == peers.table(peers.load())
-    assert readme_with(README.read_text(), peers_content(), "bench-peers") == README.read_text()
+    assert page_with(FIGURES.read_text(), peers_content(), "bench-peers") == FIGURES.read_text()
     picture = html.unescape(peers.PICTURE.read_text())
     assert [row.what for row in peers.rows(peers.load()) if row.what.replace("`", "") not in picture] == []
 
 
 def test_every_benchmark_has_a_result_and_a_row() -> None:
-    """`make bench` leaves nothing out, and the table nothing either."""
+    """Every benchmark of `make bench` has a result and a row."""
     results = load()
     assert set(BENCHES) == set(results)
     for name, result in results.items():
@@ -36,8 +36,8 @@ def test_every_benchmark_has_a_result_and_a_row() -> None:
 
 
 def test_the_table_goes_between_the_marks() -> None:
-    """What is around them stays; a text without them is refused."""
+    """The text around the marks stays; a text without marks is refused."""
     text = "before\n<!-- bench: begin -->\nold\n<!-- bench: end -->\nafter\n"
-    assert readme_with(text, "new\n") == text.replace("old", "new")
+    assert page_with(text, "new\n") == text.replace("old", "new")
     with pytest.raises(ValueError, match="bench: begin"):
-        readme_with("no marks", "new\n")
+        page_with("no marks", "new\n")

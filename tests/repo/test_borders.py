@@ -1,4 +1,4 @@
-"""The linter's bans and the import contracts really fire; a rule that cannot fail protects nothing."""
+"""The linter's bans and the import contracts fire; a rule that cannot fail protects nothing."""
 
 import os
 import re
@@ -18,7 +18,7 @@ BANNED = SETTINGS["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
 
 
 def ruff(code: str, name: str) -> str:
-    """What the linter says of `code` if it stood in the file `name`."""
+    """The linter's output for `code` in a file `name`."""
     command = [str(BIN / "ruff"), "check", "--no-cache", "--output-format=concise", "--select=TID251"]
     done = subprocess.run(
         [*command, f"--stdin-filename={name}", "-"], input=code, capture_output=True, text=True, cwd=ROOT, check=False
@@ -28,7 +28,7 @@ def ruff(code: str, name: str) -> str:
 
 @pytest.mark.parametrize("banned", sorted(BANNED))
 def test_a_banned_function_is_refused_with_its_replacement(banned: str) -> None:
-    """Each shortcut to time, chance, tasks or the disk is refused, and the refusal names what to use."""
+    """Each shortcut to time, randomness, tasks or the disk is refused, and the message names the replacement."""
     module = banned.rsplit(".", 1)[0]
     said = ruff(f"import {module}\n\nprint({banned})\n", "services/enode/src/ortoo/enode/planted.py")
     assert "TID251" in said
@@ -45,7 +45,7 @@ def test_a_banned_function_is_refused_with_its_replacement(banned: str) -> None:
     ],
 )
 def test_the_owner_of_a_banned_function_exists_and_may_use_it(owner: str, code: str) -> None:
-    """Each ban has one owner module, which is there."""
+    """Each ban has one owner module, which exists."""
     assert (ROOT / owner).is_file()
     assert "TID251" not in ruff(code, owner)
 
@@ -83,7 +83,7 @@ PLANTED = {
 
 
 def test_an_import_across_a_border_is_refused(tmp_path: Path) -> None:
-    """Each contract breaks when the import it forbids is planted, and its words name that import."""
+    """Each contract breaks when its forbidden import is planted, and the message names that import."""
     sources(tmp_path)
     lines = {}
     for crime, (name, line, _) in PLANTED.items():
@@ -103,7 +103,7 @@ def test_an_import_across_a_border_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_contract_is_known_by_name() -> None:
-    """No contract is without a name, because its name is what a reader sees when it breaks."""
+    """Every contract has a name, which the reader sees when it breaks."""
     names = [contract["name"] for contract in SETTINGS["importlinter"]["contracts"]]
     assert len(names) == len(set(names))
     assert all(names)

@@ -1,4 +1,4 @@
-"""The names an application may rely on change on purpose or not at all."""
+"""The names that an application may rely on change only on purpose."""
 
 import types
 from enum import Enum
@@ -9,7 +9,7 @@ from tests.repo.tree import ROOT
 
 
 def test_the_clients_public_names_are_frozen() -> None:
-    """docs/client-api.md is what `make docs` writes from `__all__`, the blocking client's and Admin's too (B-148)."""
+    """docs/client-api.md is the output of `make docs` from `__all__`, for the blocking client and Admin too."""
     written = (ROOT / "docs/client-api.md").read_text(encoding="utf-8")
     assert written == page()
     first, second = written.split("## Without an event loop")
@@ -26,7 +26,7 @@ def test_everything_public_says_what_it_is() -> None:
 
 
 def test_a_changed_argument_changes_the_list() -> None:
-    """A new name, a new method and another default each show in the page."""
+    """A new name, a new method and a changed default each show in the page."""
     module = types.ModuleType("planted")
 
     class Thing:

@@ -1,4 +1,4 @@
-"""Who may end a process: every place that starts a task is looked at."""
+"""The tasks whose failure may end a process: every place that starts a task is checked."""
 
 import ast
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ OWN_LOOPS = {
     "registration.run": "libs/common/src/ortoo/common/cluster/announcing.py",
     "_run": "services/snode/src/ortoo/snode/membership/store.py",
 }
-"""The process's own loops, by the last words of their name, and where each says why it may end the process."""
+"""The process's own loops, by the end of their name, and the text that states why each may end the process."""
 STARTS = {
     "libs/common/src/ortoo/common/cluster/announcing.py": 0,
     "libs/common/src/ortoo/common/telemetry/role.py": 2,
@@ -41,8 +41,8 @@ STARTS = {
     "services/snode/src/ortoo/snode/app.py": 5,
     "services/snode/src/ortoo/snode/membership/store.py": 4,
 }
-"""Where tasks are started whose failure is not contained, and how many: the loops above, those of their own parts,
-and what `Background`, the deadlines and the queue front are made of."""
+"""The number of tasks started without containment in each file. They are the loops above, the loops of their parts, and
+the inside of `Background`, the deadlines and the queue front."""
 ROOTS = ("libs/common/src/", "services/")
 STARTING = {"spawn", "create_task", "ensure_future"}
 
@@ -63,13 +63,13 @@ def uncontained(tree: Tree) -> Iterator[tuple[str, str]]:
 
 
 def _target(call: ast.Call) -> str:
-    """What a call starts a task on; nothing if it starts none."""
+    """The object that a call starts a task on; empty if it starts none."""
     starts = isinstance(call.func, ast.Attribute) and call.func.attr in STARTING
     return ast.unparse(call.func.value) if starts else ""  # type: ignore[attr-defined]
 
 
 def _opened(function: ast.AST) -> Iterator[str]:
-    """The names of Backgrounds that live no longer than a function's block."""
+    """The names of Backgrounds that live only within a function's block."""
     for node in ast.walk(function):
         if isinstance(node, ast.AsyncWith):
             for item in node.items:
@@ -90,7 +90,7 @@ def _calls(function: ast.AST) -> Iterator[ast.Call]:
 
 
 def test_only_the_processs_own_loops_may_end_it() -> None:
-    """B-001 to B-004: what serves one peer is started by a scope, `contained` or `asked`; the rest is counted here."""
+    """A task for one peer is started by a scope, `contained` or `asked`; all others are counted here."""
     found: dict[str, list[str]] = {}
     for name, call in uncontained(Tree.of_git(ROOT)):
         found.setdefault(name, []).append(call)
@@ -100,7 +100,7 @@ def test_only_the_processs_own_loops_may_end_it() -> None:
 
 @pytest.mark.parametrize("loop", OWN_LOOPS)
 def test_each_of_them_says_why(loop: str) -> None:
-    """Its docstring, or its class's, speaks of the process."""
+    """Its docstring, or its class's, mentions the process."""
     function = loop.rpartition(".")[2]
     parsed = ast.parse((ROOT / OWN_LOOPS[loop]).read_text(encoding="utf-8"))
     said = [
@@ -108,11 +108,11 @@ def test_each_of_them_says_why(loop: str) -> None:
         for node in ast.walk(parsed)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function
     ]
-    assert any("process" in words for words in said), f"{loop} says nowhere why it may end the process"
+    assert any("process" in words for words in said), f"{loop} does not state why it may end the process"
 
 
 def test_a_task_for_a_peer_on_the_processs_background_is_found(tmp_path: Path) -> None:
-    """The rule fires where it should, and not where a function waits for its own tasks."""
+    """The rule fires for tasks of a peer, and not where a function waits for its own tasks."""
     text = """
 async def handler(self):
     self.background.spawn("x", work())
@@ -126,7 +126,7 @@ async def handler(self):
 def between_fork_and_exec(tree: Tree) -> list[str]:
     """Places that run Python in a forked process before its program begins.
 
-    gRPC begins its threads anew in each fork, which lose their descriptors there: one fork in fifty was aborted.
+    gRPC restarts its threads in each fork, and they lose their descriptors there: one fork in fifty was aborted.
     """
     return [
         f"{name}:{node.value.lineno}"
@@ -138,11 +138,11 @@ def between_fork_and_exec(tree: Tree) -> list[str]:
 
 
 def test_nothing_runs_between_fork_and_exec(tree: Tree) -> None:
-    """A program that is started begins, or says itself why not."""
+    """A started program begins, or reports the reason itself."""
     assert between_fork_and_exec(tree) == []
 
 
 def test_the_rule_on_forks_fires(tmp_path: Path) -> None:
-    """The argument is found wherever it is given; talk of it is not."""
+    """The argument is found wherever it is passed; mentions in text are not."""
     planted = {"a.py": "Popen(['x'], preexec_fn=f)\n", "b.py": "# no preexec_fn\n"}
     assert between_fork_and_exec(Tree.planted(tmp_path, planted)) == ["a.py:1"]

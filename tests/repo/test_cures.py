@@ -1,4 +1,4 @@
-"""What findings and reasons tell operators to do names only commands and options that exist."""
+"""The remedies of findings and reasons name only commands and options that exist."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ from ortoo.cli.app import COMMANDS, FAMILIES
 ROOT = Path(__file__).parents[2]
 SOURCES = (
     *("services/enode/src/ortoo/enode/observe/findings.py", "services/namesrv/src/ortoo/namesrv/catalog/catalog.py"),
-    "services/namesrv/src/ortoo/namesrv/decisions/refusals.py",
+    "libs/common/src/ortoo/common/cluster/refused.py",
     *("services/snode/src/ortoo/snode/rpc/operators/reasons.py", "libs/cli/src/ortoo/cli/doctor/findings.py"),
     *("libs/common/src/ortoo/common/process/memory_budget.py", "libs/common/src/ortoo/common/cluster/live_settings.py"),
 )
@@ -31,7 +31,7 @@ def options_of(work: Callable[..., object]) -> set[str]:
 
 
 def test_every_command_of_a_cure_exists() -> None:
-    """B-140: at three in the morning nobody is told a command or an option that is not there."""
+    """Every command and option in a remedy exists."""
     found = 0
     for source in SOURCES:
         for word, second, rest in COMMAND.findall((ROOT / source).read_text()):

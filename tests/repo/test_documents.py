@@ -1,4 +1,4 @@
-"""Documents are reached from the README, point at what exists, and use one word per thing."""
+"""Documents are reachable from the README, link to existing targets, and use one word per thing."""
 
 import re
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def dangling(tree: Tree) -> list[str]:
 
 
 def unreachable(tree: Tree) -> list[str]:
-    """Documents that no way of links leads to from README.md."""
+    """Documents that no chain of links reaches from README.md."""
     seen: set[str] = set()
     waiting = ["README.md"]
     while waiting:
@@ -53,7 +53,7 @@ def unreachable(tree: Tree) -> list[str]:
 
 
 def refused_words(tree: Tree) -> dict[str, str]:
-    """What the glossary says never to write, each with the word to use instead."""
+    """The words that the glossary forbids, each with the word to use instead."""
     found = {}
     for line in tree.lines("docs/glossary.md"):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -63,7 +63,7 @@ def refused_words(tree: Tree) -> dict[str, str]:
 
 
 def loose_words(tree: Tree) -> list[str]:
-    """Refused words in protos, in the names of our modules, and in what the modules say."""
+    """Forbidden words in protos, in the names of our modules, and in the texts of the modules."""
     refused = refused_words(tree)
     pattern = re.compile(rf"(?i)(?<![A-Za-z])({'|'.join(map(re.escape, refused))})(?:e?s)?(?![a-z])")
     return [
@@ -87,7 +87,7 @@ def compatibilities(tree: Tree) -> dict[str, str]:
 
 
 def missing_tests(tree: Tree, table: dict[str, str] | None = None) -> list[str]:
-    """Tests that a table, first that of the guarantees, names and that are not there."""
+    """Tests that a table names and that do not exist; by default the table of the guarantees."""
     missing = []
     for guarantee, cell in (guarantees(tree) if table is None else table).items():
         if "`tests/" not in cell and not cell.startswith(NOT_YET):
@@ -97,7 +97,7 @@ def missing_tests(tree: Tree, table: dict[str, str] | None = None) -> list[str]:
 
 
 def absent(tree: Tree, text: str) -> list[str]:
-    """Tests that a text names and that are not there."""
+    """Tests that a text names and that do not exist."""
     return [
         f"{name}::{function}"
         for name, function in re.findall(r"`(tests/[\w/.]+)::(\w+)`", text)
@@ -111,12 +111,12 @@ def test_every_link_leads_somewhere(tree: Tree) -> None:
 
 
 def test_every_document_is_reached_from_the_readme(tree: Tree) -> None:
-    """A document nobody links to is a document nobody keeps true."""
+    """A document without a link to it is not maintained."""
     assert unreachable(tree) == []
 
 
 def test_the_rules_on_links_fire(tmp_path: Path) -> None:
-    """A dangling link and an orphan are named; links inside code blocks and to other sites are not followed."""
+    """A dangling link and an orphan are named; links inside code blocks and to other sites are ignored."""
     planted = {
         "README.md": "[a](docs/a.md) [gone](docs/gone.md) [site](https://example.org) \n```\n[x](y.md)\n```\n",
         "docs/a.md": "[up](../README.md#top) [folder](../docs)",
@@ -128,7 +128,7 @@ def test_the_rules_on_links_fire(tmp_path: Path) -> None:
 
 
 def test_the_index_of_decisions_is_up_to_date() -> None:
-    """docs/adr/README.md is what `make docs` writes."""
+    """docs/adr/README.md is the output of `make docs`."""
     folder = ROOT / "docs/adr"
     assert (folder / "README.md").read_text(encoding="utf-8") == index_of(folder)
 
@@ -136,9 +136,9 @@ def test_the_index_of_decisions_is_up_to_date() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("0002-second.md", "# 2. Second\n", "0001-a-slug"),
+        ("0002-second.md", "# ADR 2: Second\n", "0001-a-slug"),
         ("0001-first.md", "First\n", "first line"),
-        ("0001-first.md", "# 1. First\n\nStatus: accepted\n", "## Context"),
+        ("0001-first.md", "# ADR 1: First\n\nStatus: accepted\n", "## Context"),
     ],
 )
 def test_a_malformed_decision_is_refused(tmp_path: Path, name: str, text: str, said: str) -> None:
@@ -148,19 +148,19 @@ def test_a_malformed_decision_is_refused(tmp_path: Path, name: str, text: str, s
         index_of(tmp_path)
 
 
-def ways(tree: Tree) -> dict[str, list[tuple[str, str]]]:
-    """The traced ways of ARCHITECTURE.md: heading to the (definition, file) of each step."""
-    chapter = tree.text("ARCHITECTURE.md").partition("## Four ways through the house")[2].partition("\n## ")[0]
+def request_paths(tree: Tree) -> dict[str, list[tuple[str, str]]]:
+    """The request paths of ARCHITECTURE.md: heading to the (definition, file) of each step."""
+    chapter = tree.text("ARCHITECTURE.md").partition("## Four request paths")[2].partition("\n## ")[0]
     found = {}
-    for way in chapter.split("\n### ")[1:]:
-        found[way.splitlines()[0]] = re.findall(r"^\d+\. \[`([\w.]+)`\]\(([^)]+)\)", way, re.MULTILINE)
+    for path in chapter.split("\n### ")[1:]:
+        found[path.splitlines()[0]] = re.findall(r"^\d+\. \[`([\w.]+)`\]\(([^)]+)\)", path, re.MULTILINE)
     return found
 
 
 def lost_steps(tree: Tree) -> list[str]:
-    """Steps of the ways whose file is gone or does not define what the step names."""
+    """Steps of the request paths whose file is gone or does not define what the step names."""
     lost = []
-    for steps in ways(tree).values():
+    for steps in request_paths(tree).values():
         for name, file in steps:
             owner, _, member = name.partition(".")
             text = tree.text(file) if file in tree.names else ""
@@ -170,10 +170,10 @@ def lost_steps(tree: Tree) -> list[str]:
     return lost
 
 
-def test_four_ways_lead_through_the_code_in_at_most_eight_files(tree: Tree) -> None:
+def test_four_request_paths_lead_through_the_code(tree: Tree) -> None:
     """ARCHITECTURE.md traces send, push, pop and RocketMQ's receive by names that the files define."""
-    assert [name.partition(":")[0] for name in ways(tree)] == ["Send", "Push", "Pop", "Receive"]
-    assert all(1 < len(steps) <= 8 for steps in ways(tree).values())
+    assert [name.partition(":")[0] for name in request_paths(tree)] == ["Send", "Push", "Pop", "Receive"]
+    assert all(1 < len(steps) <= 14 for steps in request_paths(tree).values())
     assert lost_steps(tree) == []
 
 
@@ -181,9 +181,11 @@ PLACE = re.compile(r"`((?:protos|libs|services|docs|tests)/[^`]*)`")
 
 
 def lost_places(tree: Tree) -> list[str]:
-    """What CONTRIBUTING says changes touch, and is not there; `…` stands for a package's folder, `{a,b}` for both."""
+    """Places in CONTRIBUTING's table that do not exist; `…` stands for a package's folder, `{a,b}` for both."""
     lost: list[str] = []
-    for place in PLACE.findall(tree.text("CONTRIBUTING.md").partition("## Where do I put…")[2].partition("\n## ")[0]):
+    for place in PLACE.findall(
+        tree.text("CONTRIBUTING.md").partition("## Files of each kind of change")[2].partition("\n## ")[0]
+    ):
         whole = re.sub(r"^(\w+/(\w+))/…/", r"\1/src/ortoo/\2/", place)
         head, brace, rest = whole.partition("{")
         several, _, tail = rest.partition("}")
@@ -193,31 +195,32 @@ def lost_places(tree: Tree) -> list[str]:
 
 
 def test_the_places_of_changes_are_there(tree: Tree) -> None:
-    """A stranger who follows the table finds every file and folder that it names."""
+    """Every file and folder that the table names exists."""
     assert lost_places(tree) == []
 
 
 def test_a_lost_place_is_found(tmp_path: Path) -> None:
     """A file of several, and a folder."""
-    table = "## Where do I put…\n`libs/a/…/{b,c}.py` `libs/a/…/d/` `protos/e*.proto` `f.py`\n## Tests\n`libs/gone.py`"
+    table = "## Files of each kind of change\n"
+    table += "`libs/a/…/{b,c}.py` `libs/a/…/d/` `protos/e*.proto` `f.py`\n## Tests\n`libs/gone.py`"
     names = {"CONTRIBUTING.md": table, "libs/a/src/ortoo/a/b.py": "", "protos/e1.proto": ""}
     assert lost_places(Tree.planted(tmp_path, names)) == ["libs/a/src/ortoo/a/c.py", "libs/a/src/ortoo/a/d/"]
 
 
 def test_a_lost_step_is_found(tmp_path: Path) -> None:
     """A step whose file is gone, and one whose definition is, are found."""
-    text = "## Four ways through the house\n\n### Send: x\n\n1. [`A.b`](a.py): x\n2. [`A.c`](a.py)\n3. [`d`](b.py)\n"
+    text = "## Four request paths\n\n### Send: x\n\n1. [`A.b`](a.py): x\n2. [`A.c`](a.py)\n3. [`d`](b.py)\n"
     planted = {"ARCHITECTURE.md": text, "a.py": "class A:\n    def b(self): ...\n"}
     assert lost_steps(Tree.planted(tmp_path, planted)) == ["A.c in a.py", "d in b.py"]
 
 
 def test_protos_use_one_word_per_thing(tree: Tree) -> None:
-    """No synonym that the glossary refuses occurs in our protos."""
+    """Our protos use no synonym that the glossary forbids."""
     assert loose_words(tree) == []
 
 
 def test_the_rule_on_words_fires(tmp_path: Path) -> None:
-    """Refused words are found in comments and inside compound names, in both cases; parts of other words are not."""
+    """Forbidden words are found in comments and inside compound names, in both cases; parts of other words are not."""
     planted = {
         "docs/glossary.md": "| **queue** | of order | partition | partition, shard |\n| **topic** | a name | - | - |\n",
         "protos/ortoo/v1/a.proto": "message PartitionState {\n  // Shards.\n  int32 shard_id = 1;\n  // sharding\n}\n",
@@ -237,13 +240,13 @@ def test_every_guarantee_names_its_test_or_says_not_yet(tree: Tree) -> None:
 
 
 def test_a_test_that_a_document_names_is_there(tree: Tree) -> None:
-    """Whoever deletes a test has to say where its promise went."""
+    """A test that a document names exists, so that a deleted test is noticed."""
     pages = [name for name in tree.names if name.endswith(".md")]
     assert {name: gone for name in pages if (gone := absent(tree, tree.text(name)))} == {}
 
 
 def test_every_feature_of_rocketmqs_clients_names_its_test(tree: Tree) -> None:
-    """What docs/compatibility.md calls working is tested by what it names, for both clients."""
+    """Features that docs/compatibility.md calls working have their named tests, for both clients."""
     assert len(compatibilities(tree)) > 20
     assert missing_tests(tree, compatibilities(tree)) == []
 
@@ -262,7 +265,7 @@ def test_the_rule_on_guarantees_fires(tmp_path: Path) -> None:
 
 
 def test_the_readme_says_what_is_true_and_stays_out_of_the_tutorial() -> None:
-    """B-148: nothing that has a page is "not yet" there, and its program makes no topic that the tutorial creates."""
+    """Nothing with a page is "not yet" there, and its program creates no topic that the tutorial creates."""
     readme, tutorial = ((ROOT / page).read_text() for page in ("README.md", "docs/tutorial.md"))
     assert "not yet" not in readme
     made = set(re.findall(r'ensure_topic\("([^"]+)"', readme))

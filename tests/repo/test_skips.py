@@ -1,4 +1,4 @@
-"""B-151: nothing is left out in silence; `make test` ends with one list of it, and each reason says what would help."""
+"""Every skipped test is reported: `make test` ends with one list, and each reason states the remedy."""
 
 import ast
 import json
@@ -18,7 +18,7 @@ import pytest
 
 @pytest.mark.parametrize("number", range(3))
 def test_skipped(number):
-    pytest.skip("NO GO: the client was NOT tested; install Go")
+    pytest.skip("NO GO, the client was NOT tested; install Go")
 
 
 @pytest.mark.image
@@ -35,12 +35,12 @@ def test_done():
     pass
 """
 WITHOUT_MODULE = 'import pytest\n\npytest.importorskip("no_such_module", reason="no module; run `make module`")\n'
-SETTINGS = "[pytest]\nmarkers =\n    image: builds the image; `make image-check` runs these alone\n    crash: kills\n"
+SETTINGS = "[pytest]\nmarkers =\n    image: builds the image (`make image-check` runs these alone)\n    crash: kills\n"
 HOOKS = "from tests import skips\n\n\ndef pytest_configure(config):\n    skips.watch(config)\n"
 
 
 def listed(folder: Path, *options: str) -> dict[str, int]:
-    """What a run of the small suite writes."""
+    """The list that a run of the small suite writes."""
     written = {
         "conftest.py": HOOKS, "test_one.py": SUITE, "test_two.py": WITHOUT_MODULE, "pytest.ini": SETTINGS
     }  # fmt: skip
@@ -68,19 +68,19 @@ def listed(folder: Path, *options: str) -> dict[str, int]:
 
 @pytest.mark.timeout(700)
 def test_a_run_lists_each_reason_once_with_its_count(tmp_path: Path) -> None:
-    """Skipped tests, files that a missing module skips and kinds that `-m` leaves out, the same with workers."""
+    """Skipped tests, files skipped for a missing module, and kinds that `-m` leaves out, the same with workers."""
     wanted = {
-        "NO GO: the client was NOT tested; install Go": 3,
+        "NO GO, the client was NOT tested; install Go": 3,
         "NO JAVA; install it": 1,
         "no module; run `make module`": 1,
-        "image: builds the image; `make image-check` runs these alone": 1,
+        "image: builds the image (`make image-check` runs these alone)": 1,
     }
     assert listed(tmp_path) == wanted
     assert listed(tmp_path, "-p", "xdist", "-n", "2") == wanted
 
 
 def test_lists_of_several_runs_are_one(tmp_path: Path) -> None:
-    """Counts add up, and a run that never came to its end is not taken for one that left nothing out."""
+    """Counts add up, and a run that did not end is not taken for one that left nothing out."""
     first, second = tmp_path / "all-tests.json", tmp_path / "spark-tests.json"
     first.write_text(json.dumps({"NO GO; install it": 2, "NO JAVA; install it": 1}))
     second.write_text(json.dumps({"NO JAVA; install it": 4}))
@@ -94,7 +94,7 @@ def test_lists_of_several_runs_are_one(tmp_path: Path) -> None:
 
 
 def test_make_test_ends_with_the_list() -> None:
-    """Each run writes what is read at the end, and the status is that of the tests."""
+    """Each run writes the list that is read at the end, and the status is that of the tests."""
     text = (ROOT / "Makefile").read_text()
     runs = ("spark-tests", "official-tests", "all-tests")
     assert f"RUNS := {' '.join(runs)}\n" in text
@@ -105,7 +105,7 @@ def test_make_test_ends_with_the_list() -> None:
 
 
 def test_every_reason_says_what_would_make_it_run(tree: Tree) -> None:
-    """After a semicolon: install, run, or start as somebody else."""
+    """After a semicolon it names the remedy: install, run, or start as another user."""
     speechless = [
         f"{name}:{node.lineno}"
         for name in tree.named(".py", below="tests/")

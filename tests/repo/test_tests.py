@@ -1,4 +1,4 @@
-"""Tests wait for events, say what they promise, and lie where the reader looks for them."""
+"""Tests wait for events, state their promise, and lie in the expected folders."""
 
 import ast
 from pathlib import Path
@@ -57,7 +57,7 @@ def packaged(tree: Tree) -> list[str]:
 
 
 def wordless(tree: Tree) -> list[str]:
-    """Test functions that do not say what they promise."""
+    """Test functions without a docstring."""
     return [
         f"{name}: {node.name}"
         for name in tree.named(".py", below="tests/")
@@ -70,12 +70,12 @@ def wordless(tree: Tree) -> list[str]:
 
 
 def test_no_test_sleeps(tree: Tree) -> None:
-    """A test waits for the event it is about."""
+    """A test waits for its event and never for a fixed time."""
     assert sleeps(tree) == []
 
 
 def test_the_sleep_rule_fires(tmp_path: Path) -> None:
-    """Sleeps are found in both spellings; a virtual clock's is no sleep."""
+    """Sleeps are found in both spellings; a virtual clock's sleep is allowed."""
     planted = {
         "tests/unit/test_a.py": "import time\ntime.sleep(1)\n",
         "tests/unit/test_b.py": "from asyncio import sleep\n",

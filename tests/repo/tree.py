@@ -1,4 +1,4 @@
-"""The repository as its rules see it: the files that are, or are about to be, committed."""
+"""The repository for its rules: the files that are committed, or about to be."""
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ GENERATED = ("libs/wire/src/",)
 
 
 class Tree:
-    """Some files below a root; rules read it and name what they find."""
+    """Files below a root; rules read them and name what they find."""
 
     def __init__(self, root: Path, names: Iterable[str]) -> None:
         """`names` are paths relative to `root`, with slashes."""
@@ -25,14 +25,14 @@ class Tree:
 
     @classmethod
     def planted(cls, root: Path, contents: Mapping[str, str]) -> "Tree":
-        """A small tree that is written first, name to text: for the tests that a rule fires."""
+        """A small tree, written to disk from name to text, to test that a rule fires."""
         for name, text in contents.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text, encoding="utf-8")
         return cls(root, (p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()))
 
     def text(self, name: str) -> str:
-        """The content of a file; bytes that are not text become marks."""
+        """The content of a file; bytes that are not UTF-8 become replacement characters."""
         return (self.root / name).read_text(encoding="utf-8", errors="replace")
 
     def lines(self, name: str) -> list[str]:
@@ -40,7 +40,7 @@ class Tree:
         return self.text(name).splitlines()
 
     def named(self, *suffixes: str, below: str = "", generated: bool = False) -> Iterator[str]:
-        """The files with one of the endings, below a folder; generated ones only when asked for."""
+        """The files with one of the suffixes, below a folder; generated ones only on request."""
         for name in self.names:
             if name.endswith(suffixes) and name.startswith(below) and (generated or not name.startswith(GENERATED)):
                 yield name

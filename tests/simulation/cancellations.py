@@ -1,10 +1,10 @@
-"""Calls of producers and consumers, each called off at a random moment: at every await, if there are enough of them.
+"""Calls of producers and consumers, each cancelled at a random moment: at every await, with enough of them.
 
 python -m tests.simulation.cancellations [--count N] [--seeds N]
 
-A call is given a part of the time that such a call takes, drawn anew, so that it ends before it begins, in the middle
-of any conversation, or not at all. Afterwards nothing may be left of any: no message lost or leased to nobody, no
-member of a group, no call on a connection, no task.
+The time before the cancellation is drawn for each call from the usual durations. So a call ends before it begins, in
+the middle of any conversation, or not at all. Afterwards nothing may be left: no lost message, no lease without an
+owner, no group member, no open call, no task.
 """
 
 import argparse
@@ -19,34 +19,34 @@ from tests.simulation.stage import Stage, play
 
 SHAPE = Shape(enodes=2, snodes=2)
 PATIENCE_S = (0.012, 0.08)
-"""About as long as the shortest of the calls takes when messages are there, and the longest."""
+"""About the duration of the shortest of the calls when messages are there, and of the longest."""
 BURST = 6
-"""So many messages are sent at once, so that there are always some."""
+"""Messages sent at once, so that there are always some."""
 LEASE_MS = 3_600_000.0
-"""Longer than any run: what a pop that was called off had comes again because it was given back."""
+"""Longer than any run: messages of a cancelled pop must come again because they were released."""
 REST_S = 20.0
-"""So long after the last one everything has been told to everybody."""
+"""The time after the last cancellation within which all clean-up is complete."""
 WHOLE_S = 3.0
 """Longer than any of the calls that end."""
 GROUPS = ("popping", "pulling", "pushed")
 
 
 class Cancellations:
-    """One client that loses patience again and again."""
+    """One client that cancels calls repeatedly."""
 
     def __init__(self, stage: Stage, client: Client) -> None:
         self.chance = stage.world.chances.of("patience")
         self.called_off = 0
         self.acknowledged: dict[bytes, None] = {}
         self.doubtful: dict[bytes, None] = {}
-        """Bodies whose acknowledgement was asked for, and whose answer was not waited for."""
+        """Bodies whose acknowledgement was requested and then cancelled."""
         self.stored: dict[bytes, None] = {}
         self._client = client
         self._sent = 0
         self._popping = PopSettings(invisible_ms=LEASE_MS, renew_max_ms=0, wait_ms=30, messages_max=4)
 
     async def some(self, count: int) -> None:
-        """Lose patience `count` times; pops are made most often, for theirs is the most to lose."""
+        """Cancel `count` calls; pops are the most frequent, because they have the most to lose."""
         calls = (self._send, self._pop, self._pull, self._pop, self._push, self._pop)
         tries = 0
         while self.called_off < count:
@@ -54,14 +54,14 @@ class Cancellations:
             tries += 1
 
     async def patiently(self) -> None:
-        """Make each call once, so that what the client keeps for the next ones is there."""
+        """Make each call once, so that the client's caches are filled."""
         for call in (self._send, self._pop, self._pull, self._push):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(WHOLE_S):
                     await call()
 
     async def rest(self) -> None:
-        """Take what is left, with all patience: whatever was stored is done then."""
+        """Receive the rest without cancellations; then every stored message must be done."""
         async with self._client.pop_consumer("popping", "t", "*", self._popping) as consumer:
             while messages := await consumer.pop(100, 2_000):
                 for message in messages:
@@ -104,7 +104,7 @@ class Cancellations:
 
 
 def called_off(seed: int, count: int) -> None:
-    """Lose patience `count` times in a cluster, and look for what is left."""
+    """Cancel `count` calls in a cluster, and look for remains."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -120,7 +120,7 @@ def called_off(seed: int, count: int) -> None:
             await stage.clock.sleep(REST_S)
             assert (await client.admin.lag("popping", "t")).lag_messages == 0
             for group in GROUPS:
-                assert await members(client, group) == [], f"{group} has a member that is gone"
+                assert await members(client, group) == [], f"{group} has a member that left"
             assert own_tasks() == tasks
             assert stage.world.network.open_calls("script") == calls
 
@@ -128,29 +128,29 @@ def called_off(seed: int, count: int) -> None:
 
 
 def own_tasks() -> list[str]:
-    """The names of the tasks of the process that this runs in."""
+    """The names of the tasks of the current process."""
     process = current_process()
     assert process is not None
     return sorted(task.get_name() for task in process.tasks())
 
 
 async def members(client: Client, group: str) -> list[str]:
-    """Who is in a group."""
+    """The client ids of a group's members."""
     try:
         return [one.client_id for one in (await client.admin.groups.describe(group)).members]
     except NotFound:
-        return []  # nobody came that far
+        return []  # the group was never joined
 
 
 def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] = print) -> None:
-    """Do it for several seeds; the first thing that is left ends it."""
+    """Run it for several seeds; the first remains end it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1_000)
     parser.add_argument("--seeds", type=int, default=10)
     options = parser.parse_args(arguments)
     for seed in range(1, options.seeds + 1):
         called_off(seed, options.count)
-        say(f"seed {seed}: {options.count} calls were called off, and nothing is left of them")
+        say(f"seed {seed}: {options.count} calls were cancelled, and nothing is left of them")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from ortoo.testing.simulation.kernel.process import SimulatedProcess, bury_all
 
 
 def run(loop: VirtualLoop, work: Coroutine[Any, Any, Any], processes: Sequence[SimulatedProcess] = ()) -> Any:
-    """What `work` returns; it belongs to no process. The loop is closed then."""
+    """The result of `work`, which belongs to no process. The loop is closed afterwards."""
     with garbage_of_its_own():
         try:
             return loop.run_until_complete(loop.create_task(work, context=loop.outside.context))

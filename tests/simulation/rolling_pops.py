@@ -1,9 +1,9 @@
-"""Enodes and snodes restarted in good order, one after another, while consumers pop.
+"""Enodes and snodes restarted gracefully, one after another, while consumers pop.
 
 python -m tests.simulation.rolling_pops [--seeds N] [--first SEED] [--members]
 
-Messages come at random moments, so that some are leased just as their pop is called off, answered, or let go by a
-process that stops. None is lost, and none has an attempt counted that its consumer never saw.
+Messages come at random moments. Some are leased just as their pop is cancelled, answered, or released by a stopping
+process. None is lost, and no attempt counts that its consumer never saw.
 """
 
 import argparse
@@ -16,29 +16,29 @@ from tests.simulation.stage import Stage, play
 
 SHAPE = Shape(enodes=2, snodes=2)
 MEMBERS = Shape(enodes=1, snodes=2, members=3)
-"""A member that leads hands over when it stops."""
+"""A leading replica transfers leadership when it stops."""
 JOINED_S = 10.0
-"""After so long every enode is led by a member."""
+"""After this time every enode has a leader."""
 POPPERS = 3
 LEASE_MS = 20_000.0
 ROUNDS = 2
 AT_ONCE = 4
-"""So many messages come at once, so that several enodes have some for the same pop."""
+"""Messages that come at once, so that several enodes have some for the same pop."""
 BETWEEN_S = 0.05
-"""Between two such moments, on average."""
+"""The mean time between two such moments."""
 MEANWHILE_S = 0.02
-"""So long after that a process stops, at most: while they are stored, or on their way to a consumer."""
+"""The largest delay from then to the stop of a process: during the store, or the delivery to a consumer."""
 SETTLED_S = 1.0
-"""After a process is ready again until the next one stops."""
+"""The time from the readiness of a process to the stop of the next one."""
 
 
 class RollingPops:
-    """What was sent, and what came of it."""
+    """The sent messages and their deliveries."""
 
     def __init__(self, stage: Stage, client: Client) -> None:
         self.stored: dict[bytes, None] = {}
         self.popped: dict[bytes, int] = {}
-        """Body to the attempt that it first came as."""
+        """Body to the attempt of its first delivery."""
         self._burst = asyncio.Event()
         """Set when messages are about to be sent."""
         self._stage = stage
@@ -46,7 +46,7 @@ class RollingPops:
         self._chance = stage.world.chances.of("load")
 
     async def send(self) -> None:
-        """Some messages, and again, for ever."""
+        """Send bursts of messages, without end."""
         async with self._client.producer("t") as producer:
             number = 0
             while True:
@@ -58,7 +58,7 @@ class RollingPops:
                 await self._stage.clock.sleep(self._chance.uniform(0, 2 * BETWEEN_S))
 
     async def pop(self) -> None:
-        """One pop after another, for ever; each message is acknowledged at once."""
+        """One pop after another, without end; each message is acknowledged at once."""
         settings = PopSettings(invisible_ms=LEASE_MS, wait_ms=2_000, messages_max=256)
         async with self._client.pop_consumer("g", "t", settings=settings) as consumer:
             while True:
@@ -73,7 +73,7 @@ class RollingPops:
                         raise outcome
 
     async def restarts(self) -> None:
-        """Every enode and snode in turn."""
+        """Restart every enode and snode in turn."""
         cluster = self._stage.cluster
         for _ in range(ROUNDS):
             for machine in (*cluster.stores, *cluster.snodes):
@@ -87,7 +87,7 @@ class RollingPops:
 
 
 def rolling_pops(seed: int, shape: Shape = SHAPE) -> int:
-    """Restart everything under pops; returns how many messages came."""
+    """Restart everything under pops; returns the number of delivered messages."""
     seen: list[int] = []
 
     async def script(stage: Stage) -> None:
@@ -118,11 +118,11 @@ def rolling_pops(seed: int, shape: Shape = SHAPE) -> int:
 
 
 def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] = print) -> None:
-    """Do it for several seeds; the first attempt that nobody saw ends it."""
+    """Run it for several seeds; the first attempt that no consumer saw ends it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--members", action="store_true", help="of an enode of three members")
+    parser.add_argument("--members", action="store_true", help="of an enode of three replicas")
     options = parser.parse_args(arguments)
     for seed in range(options.first, options.first + options.seeds):
         popped = rolling_pops(seed, MEMBERS if options.members else SHAPE)

@@ -1,4 +1,4 @@
-"""A small simulated cluster for one script: what a seed once found, written down as what happens one after another."""
+"""A small simulated cluster for one script: the events that a seed once found, written as a sequence."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,11 +11,11 @@ from ortoo.testing.simulation.logs import simulated_logs
 from ortoo.testing.simulation.world import World
 
 LIMIT_S = 900.0
-"""No script takes longer; one that does waits for something that never comes."""
+"""The limit of a script; one that takes longer waits for an event that never comes."""
 
 
 class Stage:
-    """The cluster, and the machine that the script runs on."""
+    """The cluster, and the machine that runs the script."""
 
     def __init__(self, seed: int, shape: Shape) -> None:
         self.world = World(seed, name_servers=shape.name_servers)
@@ -23,7 +23,7 @@ class Stage:
         self.clock = MachineClock(self.world.loop, self.world.chances.of("script"))
 
     def later(self, seconds: float, happen: Callable[[], object]) -> None:
-        """Let something happen in so many virtual seconds, whatever the script is doing then."""
+        """Call `happen` after this virtual time, independent of the script."""
         self.world.loop.call_later(seconds, happen, context=self.world.loop.outside.context)
 
     @asynccontextmanager
@@ -43,7 +43,7 @@ def play(
     shape: Shape | None = None,
     prepare: Callable[[Stage], object] = lambda stage: None,
 ) -> None:
-    """Run a script from the cluster's start to its stop; nothing may be found wrong on the way.
+    """Run a script from the cluster's start to its stop, without findings.
 
     `prepare` sees the stage before the cluster is started.
     """

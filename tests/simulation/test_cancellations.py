@@ -1,4 +1,4 @@
-"""Calls that are called off leave nothing behind; `make cancellations` does it with thousands."""
+"""Cancelled calls leave nothing behind; `make cancellations` does it with thousands."""
 
 import asyncio
 from dataclasses import replace
@@ -14,7 +14,7 @@ from tests.simulation.stage import Stage, play
 
 
 def test_of_calls_that_are_called_off_at_any_await_nothing_is_left() -> None:
-    """No message lost or leased to nobody, no ghost of a member, no open call, no task."""
+    """No lost message, no lease without an owner, no stale group member, no open call, no task."""
     called_off(seed=1, count=60)
 
 
@@ -30,7 +30,7 @@ def test_a_pop_that_keeps_what_it_got_is_noticed(monkeypatch: pytest.MonkeyPatch
 def test_what_a_pop_brings_as_it_is_called_off_goes_back_at_once(
     older: str, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever its answer is under way, also past processes of a version that does not know how to call off."""
+    """Wherever its answer is under way, also through processes of a version that does not support cancellation."""
     pop, front = Leasing.pop, PopCalls.Pop
 
     async def older_pop(self: Any, wish: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A member that is late gets what it lacks as fast as it can, and gives way while clients are served without it."""
+"""A lagging replica catches up as fast as it can, and yields to the clients' sends."""
 
 import pytest
 
@@ -14,7 +14,7 @@ BODIES = [b"%02d" % number * 10_000 for number in range(50)]
 
 
 def appended(machine: MemberMachine) -> int:
-    """How far a member's log is."""
+    """The end of a replica's log."""
     assert isinstance(machine.running, RunningMember)
     of = machine.running.lives.driver
     return of.member.log.appended if of is not None else 0
@@ -22,7 +22,7 @@ def appended(machine: MemberMachine) -> int:
 
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_who_is_late_gives_way_to_clients(monkeypatch: pytest.MonkeyPatch, is_busy: bool) -> None:
-    """A megabyte comes within 2 s when nothing is sent; beside sends, not faster than ten times slower ones may be."""
+    """A megabyte arrives within 2 s without sends; beside sends, at most at the speed that lets them pass."""
     monkeypatch.setattr(driver, "LATE_BYTES", LATE_BYTES)
     monkeypatch.setattr(driver, "CATCH_UP_BYTES_PER_S", BYTES_PER_S)
     monkeypatch.setattr(log_bytes, "PART_BYTES", PART_BYTES)

@@ -7,7 +7,7 @@ from tests.simulation.on_loop import run
 
 
 def test_a_jump_moves_the_wall_clock_and_a_drift_both() -> None:
-    """The monotonic clock never jumps; a quartz that is 1 % fast counts 101 seconds in 100."""
+    """The monotonic clock never jumps; a clock that is 1 % fast counts 101 seconds in 100."""
     loop = VirtualLoop(Chances(1))
     clock = MachineClock(loop, Chances(1).of("clock"))
     loop.leap(100)
@@ -23,7 +23,7 @@ def test_a_jump_moves_the_wall_clock_and_a_drift_both() -> None:
 
 
 def test_sleepers_wake_late_and_never_early() -> None:
-    """By a millisecond usually, by more seldom."""
+    """By a millisecond usually, by more rarely."""
     loop = VirtualLoop(Chances(2))
     clock = MachineClock(loop, Chances(2).of("clock"))
     late: list[float] = []

@@ -1,4 +1,4 @@
-"""What the model of the simulation excuses when the only copy of a log is damaged, and what it does not."""
+"""The losses that the simulation's model excuses when the only copy of a log is damaged, and those it does not."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from ortoo.testing.simulation.world import World
 
 
 def found(queue: Queue, *, damaged: str, begun_anew: str) -> list[str]:
-    """The promises that are broken when an acknowledged message of a queue comes again, and its offset is gone."""
+    """The broken promises when an acknowledged message of a queue comes again, and its offset is lost."""
     world = World(1)
     oracle = Oracle(world)
 
@@ -56,7 +56,7 @@ ALL = ["G8", "G10", "G10"]
 def test_what_a_damaged_frame_said_of_a_group_is_excused_once_it_was_read_again(
     enode: str, damaged: str, begun_anew: str, promises: list[str]
 ) -> None:
-    """While the process goes on it has all in memory; where nobody names the enode, as with RocketMQ, any counts."""
+    """While the process runs, everything is in memory. Where the enode is not named, as with RocketMQ, any counts."""
     assert found(Queue("t", enode, 0), damaged=damaged, begun_anew=begun_anew) == promises
 
 
@@ -64,12 +64,12 @@ NOT_NEEDED = (*range(7, 10), *range(12, 31))
 
 
 def test_what_is_lost_with_a_disk_is_passed_over_in_order() -> None:
-    """The next of a message group comes before one that nobody can read any more (seed 1057)."""
+    """The next message of a message group comes before an unreadable one (seed 1057)."""
     assert run(Choices(1057, 25.3, without=NOT_NEEDED)).findings == ()
 
 
 def test_what_can_be_read_is_not_passed_over_though_the_disk_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Damage excuses what it took: an order that is forgotten is found when the queues are read at the end (G5)."""
+    """Damage excuses only its own losses: a lost order is found when the queues are read at the end (G5)."""
     see, begin = KeyOrder.see, Oracle.__init__
 
     def all_free(self: Any, first_offset: int, message_groups: Any, intervals: Any) -> list[int]:

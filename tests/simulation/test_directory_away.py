@@ -1,4 +1,4 @@
-"""Members without name servers, or with an old directory: who leads goes on, and nothing acknowledged is lost."""
+"""Replicas without name servers, or with an old directory: the leader continues, and nothing acknowledged is lost."""
 
 import asyncio
 
@@ -16,14 +16,14 @@ SEND_MAX_S = 1.0
 
 
 def epoch_of(machine: MemberMachine) -> int:
-    """The epoch in which a member leads."""
+    """The epoch in which a replica leads."""
     assert isinstance(machine.running, RunningMember)
     assert machine.running.lives.driver is not None
     return machine.running.lives.driver.leads or 0
 
 
 async def sending(stage: Stage, client: Client, stored: list[bytes], seconds: float) -> None:
-    """Send now and then for so long; each send is acknowledged at once, and none is refused."""
+    """Send at intervals for `seconds`; each send is acknowledged at once, and none is refused."""
     async with client.producer("t") as producer:
         until_s = stage.clock.monotonic_s() + seconds
         while stage.clock.monotonic_s() < until_s:
@@ -36,7 +36,7 @@ async def sending(stage: Stage, client: Client, stored: list[bytes], seconds: fl
 
 @pytest.mark.parametrize("what", ["the database", "all name servers"])
 def test_nobody_takes_over_while_the_directory_is_away(what: str) -> None:
-    """For a minute no send is refused and no other member leads; one that dies then is followed when it is back."""
+    """For a minute no send is refused and the leader stays; a leader that dies then is replaced when it is back."""
 
     def away(stage: Stage) -> None:
         stage.world.database.away = True
@@ -73,7 +73,7 @@ def test_nobody_takes_over_while_the_directory_is_away(what: str) -> None:
 
 
 def test_an_old_dump_of_the_directory_costs_no_message() -> None:
-    """Two take-overs later the directory is as it was before them: its epochs are over, and another is found."""
+    """After two elections the directory is restored from before: its epochs are stale, and a new one is found."""
 
     async def script(stage: Stage) -> None:
         database = stage.world.database

@@ -1,4 +1,4 @@
-"""B-140: what `ortoo doctor` finds in a simulated cluster with one invented fault, and in a healthy one under load."""
+"""The findings of `ortoo doctor` in a simulated cluster with one injected fault, and in a healthy one under load."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ BODY = b"m" * 2_000
 
 @dataclass
 class Patient:
-    """A cluster with topic `t` of one queue an enode and group `g`, and a client that looks at it."""
+    """A cluster with topic `t` of one queue an enode and group `g`, and a client that inspects it."""
 
     stage: Stage
     client: Client
@@ -32,13 +32,13 @@ class Patient:
     group: str = ""
 
     async def findings(self) -> list[Finding]:
-        """What the doctor finds behind the snode, by virtual time."""
+        """The doctor's findings behind the snode, by virtual time."""
         deadline_s = asyncio.get_running_loop().time() + doctor.LIMIT_S
         facts = doctor._facts(self.client.admin, self.topic, self.group, deadline_s, doctor.DETAILS_TIMEOUT_S)
         return of_cluster(await facts)
 
     async def sends(self, count: int, body: bytes = BODY) -> None:
-        """Send some messages, refused or not."""
+        """Send some messages, accepted or not."""
         with contextlib.suppress(OrtooError):
             async with self.client.producer("t", ProducerSettings(delivery_timeout_ms=2_000)) as producer:
                 for _ in range(count):
@@ -46,7 +46,7 @@ class Patient:
                     await self.stage.clock.sleep(0.01)
 
     async def pop(self, *, error: str = "", attempts_max: int = 16) -> None:
-        """Take messages and fail at them."""
+        """Pop messages and nack them."""
         settings = PopSettings(invisible_ms=60_000, attempts_max=attempts_max)
         async with self.client.pop_consumer("g", "t", "*", settings) as consumer:
             for one in await consumer.pop(wait_ms=1_000):
@@ -178,7 +178,7 @@ async def poison_handler(it: Patient) -> None:
 
 async def stalled_transaction(it: Patient) -> None:
     async def never(message: object) -> Verdict:
-        raise AssertionError("nobody asks it: the producer is gone")
+        raise AssertionError("no producer is left to answer")
 
     async with it.client.transactional_producer("t", "banks", never) as producer:
         await producer.begin(Message(b"half"), check_after_ms=100)
@@ -241,16 +241,16 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
     "slow disk": (slow_disk, "slow disk", "iostat"),
     "clock set back": (clock_set_back, "clock set back", "chronyc"),
     "clock ahead": (clock_ahead, "clock differs", "chronyc"),
-    "one name server away": (name_server_gone, "name server away", "namesrv_address"),
-    "no name server": (no_name_server, "name server away", "start it"),
-    "database away": (no_database, "database away", "PostgreSQL"),
-    "second enode of a name": (second_enode, "refused double", "another name"),
-    "snode that shares nothing": (lonely_snode, "refused double", "stop one"),
-    "Redis silent": (silent_redis, "membership store away", "start it"),
-    "enode away": (enode_gone, "enode away", "with its volume"),
+    "one name server away": (name_server_gone, "name server unavailable", "namesrv_address"),
+    "no name server": (no_name_server, "name server unavailable", "start it"),
+    "database unavailable": (no_database, "database unavailable", "PostgreSQL"),
+    "second enode of a name": (second_enode, "registration rejected", "another name"),
+    "snode that shares nothing": (lonely_snode, "registration rejected", "stop one"),
+    "Redis silent": (silent_redis, "membership store unavailable", "start it"),
+    "enode unavailable": (enode_gone, "enode unavailable", "with its volume"),
     "no enode of the topic": (no_enode_of_topic, "topic unreachable", "start one of these enodes"),
-    "enode frozen": (frozen_enode, "enode silent", "restart it"),
-    "snode frozen": (frozen_snode, "snode silent", "restart it"),
+    "enode frozen": (frozen_enode, "enode unresponsive", "restart it"),
+    "snode frozen": (frozen_snode, "snode unresponsive", "restart it"),
     "dead letters": (dead_letters, "dead letters", "ortoo dlq list g"),
     "poison handler": (poison_handler, "failing handler", "ortoo explain g t"),
     "stalled transaction": (stalled_transaction, "stalled transactions", "ortoo tx list --parked"),
@@ -258,16 +258,16 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
     "misspelt topic": (misspelt_topic, "unknown topic", "did you mean orders"),
     "read-only topic": (read_only_topic, "permission", "ortoo topic update t"),
     "misspelt group": (misspelt_group, "unknown group", "did you mean billing"),
-    "group switched off": (switched_off, "group switched off", "UpdateGroup"),
-    "nobody consumes": (nobody_consumes, "nobody consumes", "start a consumer"),
-    "directory lost": (lost_directory, "unknown topics", "ortoo topic adopt younger"),
+    "group disabled": (switched_off, "group disabled", "UpdateGroup"),
+    "no consumers": (nobody_consumes, "no consumers", "start a consumer"),
+    "directory lost": (lost_directory, "unregistered topics", "ortoo topic adopt younger"),
     "narrow index": (narrow_index, "index nearly full", "store.index_bytes_max"),
 }
 
 
 @contextlib.asynccontextmanager
 async def patient(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Patient]:
-    """A cluster to look at; the doctor goes by its time, and need not reach addresses by sockets."""
+    """A cluster to inspect; the doctor uses its time, and need not reach addresses by sockets."""
     monkeypatch.setattr(doctor, "SystemClock", lambda: stage.clock)
 
     async def reached(address: str, timeout_s: float) -> Examination:
@@ -280,7 +280,7 @@ async def patient(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 def shaken(stage: Stage, fault: str) -> None:
-    """Settings that let a fault show itself soon."""
+    """Settings that let a fault show soon."""
     for enode in stage.cluster.enodes:
         if fault == "stalled transaction":
             enode.chosen = {"transaction_checks_max": 1, "transaction_check_interval_ms": 100}
@@ -291,7 +291,7 @@ def shaken(stage: Stage, fault: str) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_named_within_five_seconds_with_what_to_do(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-140: every one of these was "all is well"; now its name, what follows and the command are said in time."""
+    """Each fault is reported in time with its name, impact and remedy."""
     happens, name, cure = FAULTS[fault]
 
     async def script(stage: Stage) -> None:
@@ -317,7 +317,7 @@ def test_each_fault_is_named_within_five_seconds_with_what_to_do(fault: str, mon
 
 
 def test_a_healthy_cluster_under_load_has_no_findings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-140: nobody is called at night for nothing: twenty looks while messages are sent, popped and acknowledged."""
+    """No finding in twenty inspections while messages are sent, popped and acknowledged."""
 
     async def script(stage: Stage) -> None:
         async with patient(stage, monkeypatch) as it:
@@ -340,7 +340,7 @@ def test_a_healthy_cluster_under_load_has_no_findings(monkeypatch: pytest.Monkey
                         await stage.clock.sleep(0.01)
 
             async with asyncio.TaskGroup() as work:
-                work.create_task(consume())  # of the test, in a group
+                work.create_task(consume())  # a task of the test, in a group
                 work.create_task(load())
                 for _ in range(20):
                     await stage.clock.sleep(0.5)

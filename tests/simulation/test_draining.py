@@ -1,4 +1,4 @@
-"""An enode is emptied while messages flow: nothing is lost, nothing waits, and it is taken back into use."""
+"""An enode is drained while messages flow: nothing is lost, nothing waits, and it is taken back into use."""
 
 import asyncio
 
@@ -13,11 +13,11 @@ MESSAGES = 1_200
 RATE = 400
 """Messages a second; `make drain` does it with 2,000 and real processes."""
 ROUTE_INTERVAL_MS = 500
-"""So that producers hear of the drain while they send."""
+"""Short, so that producers learn of the drain while they send."""
 
 
 def test_an_enode_is_drained_while_messages_flow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-145: nothing is lost, and a second passes from no send to its end or delivery, of message groups either.
+    """Nothing is lost, and every send and delivery takes less than a second, also with message groups.
 
     In the end the enode is empty, no producer sends there, and it can be taken back into use.
     """
@@ -46,7 +46,7 @@ def test_an_enode_is_drained_while_messages_flow(monkeypatch: pytest.MonkeyPatch
 
             settings = ProducerSettings(route_interval_ms=ROUTE_INTERVAL_MS)
             async with client.producer("t", settings) as producer, asyncio.TaskGroup() as work:
-                work.create_task(consume())  # of the test, in a group
+                work.create_task(consume())  # a task of the test, in a group
                 for number in range(MESSAGES):
                     work.create_task(send(number))
                     await stage.clock.sleep(1 / RATE)
@@ -80,7 +80,7 @@ def test_an_enode_is_drained_while_messages_flow(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_topic_that_lies_on_one_enode_alone_stops_a_drain() -> None:
-    """B-145: nothing is changed before every topic has somewhere else to go."""
+    """Nothing is changed before every topic has another enode."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("operator") as client:
@@ -94,7 +94,7 @@ def test_a_topic_that_lies_on_one_enode_alone_stops_a_drain() -> None:
 
 
 def test_a_drain_sees_what_is_delayed_behind_much_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More delayed messages on other enodes than a list may have do not hide those that are still to come here."""
+    """More delayed messages on other enodes than a list may have do not hide the remaining ones here."""
     monkeypatch.setattr("ortoo.cli.commands.draining.LISTED_MAX", 3)
 
     async def script(stage: Stage) -> None:

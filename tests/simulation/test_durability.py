@@ -1,4 +1,4 @@
-"""What an acknowledged send outlives in an enode of three members, by what its operator or its producer chose."""
+"""The faults that an acknowledged send survives in an enode of three replicas, by the chosen durability."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from tests.simulation.test_take_over import TAKE_OVER_S, THREE, bodies, leader, 
 
 
 def cut_off(stage: Stage, member: MemberMachine) -> Callable[[], object]:
-    """Let a leader reach clients and name servers, and no other member; gives the way back."""
+    """Let a leader reach clients and name servers, and no other replica; returns the undo."""
     others = [one for one in stage.cluster.members if one is not member]
     undo = [stage.world.network.part(member.name, other.name, both_ways=True) for other in others]
     return lambda: [one() for one in undo]
@@ -23,7 +23,7 @@ def cut_off(stage: Stage, member: MemberMachine) -> Callable[[], object]:
 
 @contextlib.asynccontextmanager
 async def sending(stage: Stage, client: Client, stored: list[bytes]) -> AsyncIterator[None]:
-    """Send one message after another, and remember those that are acknowledged."""
+    """Send one message after another, and record those that are acknowledged."""
 
     async def send() -> None:
         number = 1000
@@ -45,7 +45,7 @@ async def sending(stage: Stage, client: Client, stored: list[bytes]) -> AsyncIte
 
 
 def cut_messages(stage: Stage) -> int:
-    """How many messages the members have cut out of their logs."""
+    """The number of messages that the replicas truncated from their logs."""
     running = [one.running for one in stage.cluster.members]
     return sum(one.lives.cut_messages for one in running if isinstance(one, RunningMember))
 
@@ -53,9 +53,10 @@ def cut_messages(stage: Stage) -> int:
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 @pytest.mark.parametrize("durability", Durability)
 def test_a_take_over_loses_at_most_what_only_the_leader_had(durability: Durability, seed: int) -> None:
-    """E-221: a leader that reaches clients and no member dies with its last acknowledgements, or gave none.
+    """E-221: a leader that reaches clients and no replica dies. Its last acknowledgements are lost, or it gave none.
 
-    With `leader` what is lost is counted by whoever had it, and its producer goes on; with `replicas` nothing is lost.
+    With `leader` the loss is counted by the replica that had the messages, and the producer continues. With `replicas`
+    nothing is lost.
     """
 
     async def script(stage: Stage) -> None:
@@ -76,7 +77,7 @@ def test_a_take_over_loses_at_most_what_only_the_leader_had(durability: Durabili
                 assert stage.clock.monotonic_s() - cut_off_s < TAKE_OVER_S, "although it has the longest log"
                 heal()
                 before = len(stored)
-                while len(stored) < before + 20:  # the same producer goes on
+                while len(stored) < before + 20:  # the same producer continues
                     await stage.clock.sleep(0.05)
             assert isinstance(running, RunningMember)
             await stage.clock.sleep(3.0)

@@ -1,4 +1,4 @@
-"""Members of an enode fold the same state from the same log, and see when one of them does not."""
+"""Replicas of an enode fold the same state from the same log, and detect when one of them does not."""
 
 from dataclasses import replace
 from unittest import mock
@@ -14,7 +14,7 @@ from tests.simulation.test_take_over import THREE, leader, sent, topic
 
 
 def driver(machine: MemberMachine) -> Driver:
-    """The life of a member that is on."""
+    """The driver of a running replica."""
     assert isinstance(machine.running, RunningMember)
     found = machine.running.lives.driver
     assert found is not None
@@ -22,7 +22,7 @@ def driver(machine: MemberMachine) -> Driver:
 
 
 async def agreed(stage: Stage) -> None:
-    """Wait until all members have the same log and the same state."""
+    """Wait until all replicas have the same log and the same state."""
     async with stage.connect("waiting"):
         for _ in range(1_000):
             if not differences(stage.cluster.members):
@@ -32,7 +32,7 @@ async def agreed(stage: Stage) -> None:
 
 
 def test_idle_producers_and_old_ids_are_forgotten_by_all_members_at_once() -> None:
-    """What the leader calls idle by its settings and its clock is gone everywhere, whatever clocks the others have."""
+    """Entries that the leader calls idle by its settings and its clock are removed by all, whatever their clocks."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -55,7 +55,7 @@ def test_idle_producers_and_old_ids_are_forgotten_by_all_members_at_once() -> No
 
 
 def test_a_member_whose_state_is_not_the_leaders_says_so_and_folds_again() -> None:
-    """With the next checkpoint the difference is found, named and mended; the one after it finds none."""
+    """With the next checkpoint the difference is found, named and repaired; the one after it finds none."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -73,7 +73,7 @@ def test_a_member_whose_state_is_not_the_leaders_says_so_and_folds_again() -> No
             assert isinstance(running, RunningMember)
             while running.lives.driver in (wrong, None):
                 await stage.clock.sleep(0.05)
-            assert [one.name for one in running.lives.findings()] == ["state differs"]
+            assert [one.name for one in running.lives.findings()] == ["state mismatch"]
             await agreed(stage)
             await driver(first).log.engine.housekeeping.checkpoint()
             while running.lives.doubts.times:
@@ -84,7 +84,7 @@ def test_a_member_whose_state_is_not_the_leaders_says_so_and_folds_again() -> No
 
 
 def test_a_member_that_leads_before_it_has_folded_again_does_so_all_the_same() -> None:
-    """It stays in doubt, though it agrees with itself. The others, who are not as it says, fold again once each."""
+    """It stays in doubt, although it agrees with itself. The others differ from it, and fold again once each."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -117,7 +117,7 @@ def test_a_member_that_leads_before_it_has_folded_again_does_so_all_the_same() -
 
 
 def test_a_full_disk_ends_no_process_that_opens_its_log() -> None:
-    """It waits for room, as one does whose log is open."""
+    """It waits for space, like a process whose log is open."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:

@@ -1,4 +1,4 @@
-"""The loop of a simulated run: time, order, kills, and nothing of the real world."""
+"""The loop of a simulated run: time, order, kills, and no access to the real world."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ def loop() -> VirtualLoop:
 
 
 def test_time_passes_only_when_everybody_waits(loop: VirtualLoop) -> None:
-    """An hour of sleeping takes no time, and a timeout within it comes at its moment."""
+    """An hour of sleeping takes no time, and a timeout within it fires at its moment."""
 
     async def scenario() -> list[float]:
         seen = [loop.time()]
@@ -34,7 +34,7 @@ def test_time_passes_only_when_everybody_waits(loop: VirtualLoop) -> None:
 
 
 def test_timers_of_one_moment_come_in_the_order_in_which_they_were_set(loop: VirtualLoop) -> None:
-    """A heap alone would turn some of them round."""
+    """A heap alone would reorder some of them."""
     seen: list[int] = []
 
     async def scenario() -> None:
@@ -49,7 +49,7 @@ def test_timers_of_one_moment_come_in_the_order_in_which_they_were_set(loop: Vir
 
 
 def test_the_seed_draws_which_process_goes_first_and_nothing_else_does() -> None:
-    """Within a process callbacks keep their order; between processes the seed decides, and twice alike."""
+    """Within a process callbacks keep their order; between processes the seed decides, reproducibly."""
 
     def order(seed: int) -> list[str]:
         loop = VirtualLoop(Chances(seed))
@@ -78,7 +78,7 @@ def test_the_seed_draws_which_process_goes_first_and_nothing_else_does() -> None
 
 
 def test_nothing_of_a_killed_process_runs_again(loop: VirtualLoop) -> None:
-    """Neither what was ready, nor timers, nor finally blocks, nor generators that were open."""
+    """Neither ready callbacks, nor timers, nor finally blocks, nor open generators run."""
     seen: list[str] = []
     process = SimulatedProcess(loop, "victim")
 
@@ -108,11 +108,11 @@ def test_nothing_of_a_killed_process_runs_again(loop: VirtualLoop) -> None:
     assert seen == ["step", "step"]
     bury_all(loop, [process])
     loop.close()
-    assert "finally" in seen  # it is closed after the run, when it does no harm
+    assert "finally" in seen  # it is closed after the run, without effect
 
 
 def test_a_paused_process_finds_its_timers_overdue(loop: VirtualLoop) -> None:
-    """Time goes on without it; when it is resumed all that came meanwhile is there."""
+    """Time passes without it; when it is resumed all its due timers fire."""
     seen: list[float] = []
     process = SimulatedProcess(loop, "paused")
 
@@ -134,7 +134,7 @@ def test_a_paused_process_finds_its_timers_overdue(loop: VirtualLoop) -> None:
 
 
 def test_work_of_an_executor_is_done_on_this_thread_in_order(loop: VirtualLoop) -> None:
-    """It takes time, each piece after the one before; one that is cancelled before it begins is not done."""
+    """Each piece takes time, after the one before; one that is cancelled before it begins is not done."""
     seen: list[tuple[int, int]] = []
 
     async def scenario() -> None:
@@ -155,17 +155,17 @@ def test_work_of_an_executor_is_done_on_this_thread_in_order(loop: VirtualLoop) 
 
 
 def test_a_dead_lock_is_told(loop: VirtualLoop) -> None:
-    """Where everybody waits for ever a real process would hang."""
+    """Where all tasks wait forever, a real process would hang."""
 
     async def scenario() -> None:
         await asyncio.Event().wait()
 
-    with pytest.raises(Stuck, match="everybody waits"):
+    with pytest.raises(Stuck, match="all tasks wait"):
         run(loop, scenario())
 
 
 def test_a_loop_that_spins_is_told(loop: VirtualLoop) -> None:
-    """Without time passing nothing else would ever happen."""
+    """Without time passing no other event would ever happen."""
 
     async def scenario() -> None:
         while True:
@@ -178,7 +178,7 @@ def test_a_loop_that_spins_is_told(loop: VirtualLoop) -> None:
 
 
 def test_sets_of_tasks_are_walked_in_the_order_of_their_birth(loop: VirtualLoop) -> None:
-    """Whatever their addresses: a set of small numbers is in order, and tasks are numbered."""
+    """Independent of their addresses: a set of small numbers is in order, and tasks are numbered."""
 
     async def scenario() -> list[int]:
         tasks = [loop.create_task(asyncio.Event().wait()) for _ in range(8)]

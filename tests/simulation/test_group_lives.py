@@ -1,4 +1,4 @@
-"""What is kept of groups, while roles come and go at bad moments: hours of virtual time."""
+"""The state of groups while roles stop and start at bad moments: hours of virtual time."""
 
 import pytest
 
@@ -20,23 +20,23 @@ async def consumed(broker: Broker, mq: Client, group: str) -> None:
 
 
 async def wait(consumer: Consumer) -> None:
-    """For a message that never comes."""
+    """Wait for a message that never comes."""
     async for _ in consumer:
         pass
 
 
 async def nothing(message: PoppedMessage) -> None:
-    """There is none."""
+    """Never called."""
 
 
 async def committed(mq: Client, group: str) -> int:
-    """How far a group has consumed, all queues together; -1 = nothing is kept of it."""
+    """The committed offsets of a group, all queues together; -1 = no state is kept."""
     offsets = [queue.committed_offset for queue in (await mq.admin.lag(group, "jobs")).queues]
     return sum(offset for offset in offsets if offset > 0) if any(offset >= 0 for offset in offsets) else -1
 
 
 async def test_only_the_silent_one_that_nobody_declared_is_forgotten(broker: Broker) -> None:
-    """B-085: not one that is declared, nor one whose member waits for hours without a message, whoever restarts."""
+    """A declared group stays, and one whose member waits for hours without a message, over all restarts."""
     await broker.send("jobs", b"one")
     async with connect() as mq:
         await mq.admin.groups.update("declared", attempts_max=3)
@@ -63,7 +63,7 @@ async def test_only_the_silent_one_that_nobody_declared_is_forgotten(broker: Bro
 
 @pytest.mark.ortoo(topics=["jobs"], patience="1d", namesrv={"group_deletion_grace_ms": 600_000})
 async def test_a_deletion_is_carried_out_by_an_enode_that_was_away_when_it_was_due(broker: Broker) -> None:
-    """B-085: minutes later, over the deaths of all roles; and a group made later by that name is another one."""
+    """Minutes later, over restarts of all roles; a group created later by that name is another one."""
     await broker.send("jobs", b"one")
     async with connect() as mq:
         await mq.admin.groups.update("g", attempts_max=3)

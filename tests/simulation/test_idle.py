@@ -1,4 +1,4 @@
-"""What a cluster writes that nobody asks anything of."""
+"""The writes of an idle cluster."""
 
 from ortoo.enode.changes.all import OffsetsCommitted
 from ortoo.testing.simulation.cluster.roles import SEGMENT_BYTES
@@ -7,16 +7,16 @@ from tests.simulation.test_equal_states import agreed, driver
 from tests.simulation.test_take_over import THREE, leader, topic
 
 IDLE_S = 130.0
-"""Longer than all intervals of what a member does by itself."""
+"""Longer than all intervals of a replica's own work."""
 
 
 def written(stage: Stage) -> int:
-    """How many bytes all members wrote since they started."""
+    """The bytes that all replicas wrote since they started."""
     return sum(one.disk.current.platter.written_bytes for one in stage.cluster.members)
 
 
 def test_idle_members_whose_state_is_larger_than_segments_write_nothing() -> None:
-    """The log grows by no checkpoint and by no comparison of states, neither before a take-over nor after it."""
+    """The log grows by no checkpoint and by no comparison of states, neither before an election nor after it."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:

@@ -1,4 +1,4 @@
-"""Lite topics that end, and those that are for one client, at snodes that know nothing of each other's clients."""
+"""Lite topics that expire, and exclusive ones, at snodes that do not know each other's clients."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,16 +22,16 @@ TTL_MS = 60_000
 
 @dataclass
 class Lite:
-    """A parent topic, and a client at each snode that notes what it is told."""
+    """A parent topic, and a client at each snode that records its notifications."""
 
     stage: Stage
     mq: Client
     clients: list[LiteClient]
     told: list[tuple[int, str]] = field(default_factory=list)
-    """(which client, lite topic) of those it is subscribed to no more."""
+    """(client, lite topic) of ended subscriptions."""
 
     async def listen(self, number: int) -> None:
-        """Note what a client's telemetry stream says, for ever."""
+        """Record the messages of a client's telemetry stream, without end."""
         client = self.clients[number]
         call = client.stub.Telemetry(metadata=client.metadata)
         settings = d.Settings(client_type=d.LITE_SIMPLE_CONSUMER)
@@ -43,24 +43,24 @@ class Lite:
                 self.told.append((number, command.notify_unsubscribe_lite_command.lite_topic))
 
     async def live(self, number: int, *names: str) -> None:
-        """Let a client say that it lives, and what it is subscribed to, for ever."""
+        """Let a client renew its subscriptions, without end."""
         while True:
             await self.stage.clock.sleep(30.0)
             await self.clients[number].live(*names)
 
     async def lite_topics(self) -> dict[str, TopicInfo]:
-        """Those there are, by name."""
+        """Existing lite topics, by name."""
         return {one.name[-1]: one for one in await self.mq.admin.list_topics() if one.name.startswith("%LMQ%")}
 
     async def until(self, holds: Callable[[dict[str, TopicInfo]], bool]) -> None:
-        """Wait until something holds of the lite topics."""
+        """Wait until a condition holds for the lite topics."""
         while not holds(await self.lite_topics()):
             await self.stage.clock.sleep(1.0)
 
 
 @asynccontextmanager
 async def lite(stage: Stage) -> AsyncIterator[Lite]:
-    """Everything, ready."""
+    """The clients, ready."""
     async with stage.connect("operator") as mq, Channels() as channels, Background("clients") as background:
         stubs = [MessagingServiceStub(channels.to(address)) for address in stage.cluster.addresses]
         it = Lite(stage, mq, [LiteClient(stub, f"c{number}") for number, stub in enumerate(stubs)])
@@ -81,7 +81,7 @@ def played(script: Callable[[Lite], Awaitable[None]]) -> None:
 
 
 def test_a_lite_topic_that_nobody_sends_to_ends_after_its_time() -> None:
-    """Its subscriber is told, its messages can come back for a day; one that is sent to lives, with all it has."""
+    """Its subscriber is notified; its messages can be restored for a day. One with sends stays, with all messages."""
 
     async def script(it: Lite) -> None:
         one, other = it.clients
@@ -101,7 +101,7 @@ def test_a_lite_topic_that_nobody_sends_to_ends_after_its_time() -> None:
             background.spawn("live", it.live(0, "a", "b"))
             began_s = it.stage.clock.monotonic_s()
             await it.until(lambda found: "a" not in found)
-            # Its time, a sweep that closes it, and the time in which everybody hears of that.
+            # Its lifetime, a sweep that closes it, and the time in which all processes learn that.
             assert 120.0 <= it.stage.clock.monotonic_s() - began_s <= 160.0
             await it.stage.clock.sleep(75.0)
         assert it.told == [(0, "a")]
@@ -114,7 +114,7 @@ def test_a_lite_topic_that_nobody_sends_to_ends_after_its_time() -> None:
             received.append(found.body)
             await one.ack(found)
         assert received == [b"b%d" % number for number in range(sent + 1)]
-        # A client that goes on saying so is subscribed: a poll that waits gets what is sent to it anew.
+        # A client that keeps renewing is subscribed: a waiting poll gets new messages.
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(one.receive(wait_s=20))
             await it.stage.clock.sleep(1.0)
@@ -125,14 +125,14 @@ def test_a_lite_topic_that_nobody_sends_to_ends_after_its_time() -> None:
 
 
 def test_a_send_opens_a_lite_topic_whose_time_was_over() -> None:
-    """What is accepted while it is closed, until the moment before it is deleted, is received."""
+    """Messages accepted while it is closed, until just before its deletion, are received."""
 
     async def script(it: Lite) -> None:
         one, other = it.clients
         await one.send(("a", b"a0"))
         for number in range(1, 4):
             await it.until(lambda found: found["a"].permission == "read_only")
-            # Closed for a second, and until the moment before it would be deleted.
+            # Closed for a second, and until just before it would be deleted.
             await it.stage.clock.sleep((1.0, 30.0, 59.0)[number - 1])
             assert (await other.send(("a", b"a%d" % number))).entries[0].status.code == Code.OK
             await it.stage.clock.sleep(15.0)
@@ -147,7 +147,7 @@ def test_a_send_opens_a_lite_topic_whose_time_was_over() -> None:
 
 
 def test_a_clock_that_is_set_wrong_ends_no_lite_topic() -> None:
-    """A snode whose wall clock steps forward by a day deletes nothing that was sent just now and is unread."""
+    """A snode whose wall clock steps forward by a day deletes no recently sent unread message."""
 
     async def script(it: Lite) -> None:
         one, _ = it.clients
@@ -165,7 +165,7 @@ def test_a_clock_that_is_set_wrong_ends_no_lite_topic() -> None:
 
 
 def test_a_lite_topic_that_was_given_more_queues_ends_and_hinders_no_other() -> None:
-    """Its subscriber is told too."""
+    """Its subscriber is notified too."""
 
     async def script(it: Lite) -> None:
         one, _ = it.clients
@@ -181,7 +181,10 @@ def test_a_lite_topic_that_was_given_more_queues_ends_and_hinders_no_other() -> 
 
 
 def test_a_lite_topic_of_an_exclusive_group_is_for_who_subscribed_last() -> None:
-    """At whichever snode; who had it is told and gets nothing more, not by a poll that waits, until it subscribes."""
+    """At either snode; the previous subscriber is notified and gets nothing more, also in a waiting poll.
+
+    It gets messages again after it subscribes again.
+    """
 
     async def script(it: Lite) -> None:
         await it.mq.admin.groups.update("g", lite_exclusive=True)
@@ -196,12 +199,12 @@ def test_a_lite_topic_of_an_exclusive_group_is_for_who_subscribed_last() -> None
             await one.send(("b", b"b0"))
         assert bodies(waiting.result()) == [b"b0"]
         assert it.told == [(0, "a")]
-        # It says again what it thinks to have, and is told again.
+        # It repeats its subscriptions, and is notified again.
         assert await one.sync(COMPLETE, "a", "b") == Code.OK
         assert await other.sync(COMPLETE, "a") == Code.OK
         await it.stage.clock.sleep(1.0)
         assert it.told == [(0, "a"), (0, "a")]
-        # Who subscribes has it again, also what the other one had out when it left.
+        # A new subscriber has it again, also the messages leased to the other one when it left.
         await other.stub.NotifyClientTermination(s.NotifyClientTerminationRequest(group=GROUP), metadata=other.metadata)
         assert await one.sync(ADD, "a") == Code.OK
         await it.stage.clock.sleep(25.0)

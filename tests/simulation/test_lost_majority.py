@@ -1,4 +1,4 @@
-"""Two of three disks are gone for good: an operator goes on with the third, and says so by hand."""
+"""Two of three disks are lost permanently: an operator continues with the third, by an explicit command."""
 
 import contextlib
 from pathlib import Path
@@ -19,9 +19,9 @@ from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 
 
 def test_the_last_disk_goes_on_and_grows_to_a_set_of_three_again() -> None:
-    """What it had is there, it leads alone until two empty disks have joined, and a disk of the former set is refused.
+    """Its data are there, it leads alone until two empty disks have joined, and a disk of the former set is refused.
 
-    Before the operator's word it acknowledges nothing; what it would go on with is said first.
+    Before the operator's command it acknowledges nothing; the command first shows the state to continue with.
     """
 
     async def script(stage: Stage) -> None:
@@ -48,7 +48,7 @@ def test_the_last_disk_goes_on_and_grows_to_a_set_of_three_again() -> None:
             assert await bodies(client, queue) == stored
             assert await leader(stage) is left
 
-            late.start()  # its disk is of the former set: it hears nobody, and nobody hears it
+            late.start()  # its disk is of the former set: it neither receives from the others nor is accepted by them
             await stage.clock.sleep(5)
             assert await leader(stage) is left
             late.kill()

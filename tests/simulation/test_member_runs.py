@@ -1,4 +1,4 @@
-"""Random faults over an enode of three members: what is acknowledged stays, and all are the same at the end."""
+"""Random faults over an enode of three replicas: acknowledged data stay, and all replicas are equal at the end."""
 
 import pytest
 
@@ -19,6 +19,6 @@ from ortoo.testing.simulation.run.simulation import run
     ],
 )
 def test_nothing_is_found(seed: int, seconds: float, kinds: tuple[str, ...]) -> None:
-    """A few runs of those that once found something, and one that loses a disk."""
+    """A few runs with seeds that once had findings, and one that loses a disk."""
     outcome = run(Choices(seed, seconds, kinds=kinds, members=3))
     assert outcome.findings == ()

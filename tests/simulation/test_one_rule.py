@@ -1,6 +1,6 @@
-"""One rule of failure: whoever consumes, a message has the same tries, pauses and end. On virtual time.
+"""One failure rule: a message has the same attempts, pauses and end with every kind of consumer.
 
-ORTOO_RULE_SEEDS=50 runs it at length.
+On virtual time. ORTOO_RULE_SEEDS=50 runs it at length.
 """
 
 import os
@@ -25,23 +25,23 @@ pytestmark = pytest.mark.ortoo
 ATTEMPTS_MAX = 4
 DELAYS_S = (2, 5, 11)
 LATE_S = 1.5
-"""A retry topic is new, and its queue is shared out; or a message waits for the next look at what is due."""
+"""A retry topic is new and its queue is assigned, or a message waits for the next check of due ones."""
 MESSAGES = 6
 PATIENCE_S = 300
 
 
 @dataclass
 class Handled:
-    """What one kind of consumer saw, by message."""
+    """The deliveries to one kind of consumer, by message."""
 
     broker: Broker
     failures: dict[bytes, int]
-    """How often each message fails before it works."""
+    """The number of failures of each message before it succeeds."""
     seen: dict[bytes, list[tuple[int, float]]] = field(default_factory=dict)
-    """(attempt as the consumer is told, when)."""
+    """(attempt that the consumer sees, time)."""
 
     def fails(self, body: bytes, attempt: int) -> bool:
-        """A message came; whether its handler fails."""
+        """Record a delivery; whether its handler fails."""
         times = self.seen.setdefault(body, [])
         times.append((attempt, self.broker.clock.now_ms() / 1000))
         return len(times) <= self.failures[body]
@@ -57,7 +57,7 @@ class Handled:
         return [after - before for before, after in pairwise(times)]
 
     def is_over(self, parked: set[bytes]) -> bool:
-        """Whether every message has worked or is a dead letter."""
+        """Whether every message has succeeded or is a dead letter."""
         return all(
             body in parked or len(self.seen.get(body, [])) == failures + 1 for body, failures in self.failures.items()
         )
@@ -79,7 +79,7 @@ async def pull(mq: Client, group: str, handled: Handled) -> None:
 
 
 async def pull_in_order(mq: Client, group: str, handled: Handled) -> None:
-    """The pull consumer, one message of a queue after another."""
+    """The pull consumer with one message of a queue at a time."""
     async with mq.pull_consumer(group, "one", PROMPT) as consumer:
         await consumer.run_in_order(handled.handle)
 
@@ -91,13 +91,13 @@ async def pop(mq: Client, group: str, handled: Handled) -> None:
 
 
 async def pop_in_order(mq: Client, group: str, handled: Handled) -> None:
-    """The pop consumer, one message of a message group after another."""
+    """The pop consumer with one message of a message group at a time."""
     async with mq.pop_consumer(group, "one", settings=PopSettings(in_order=True)) as consumer:
         await consumer.run(handled.handle)
 
 
 async def rocketmq(mq: Client, group: str, handled: Handled) -> None:
-    """A push consumer as RocketMQ's clients are: told how to wait and how often to try, it says which ones failed."""
+    """A push consumer like RocketMQ's clients: it gets the back-off and the attempts limit, and reports failures."""
     metadata = (("x-mq-client-id", "rocket-1"), ("x-mq-language", "PYTHON"), ("x-mq-client-version", "5.0.0"))
     named, topic = words.Resource(name=group), words.Resource(name="one")
     wanted = words.FilterExpression(type=words.TAG, expression="*")
@@ -166,10 +166,10 @@ async def _until(broker: Broker, condition: Callable[[], Awaitable[bool]]) -> No
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(int(os.environ.get("ORTOO_RULE_SEEDS", "2"))))
 async def test_tries_pauses_and_ends_are_the_same_for_everybody(broker: Broker, kind: str, seed: int) -> None:
-    """B-100, B-101, B-102: of random failures every kind of consumer has the history that the group's rule says.
+    """With random failures every kind of consumer has the history of the group's rule.
 
-    A message that fails n times is tried n + 1 times, at most attempts_max; the pauses between are the group's; a dead
-    letter says the tries, the reason, the error, the consumer and where the message lay, whoever consumed.
+    A message that fails n times has n + 1 attempts, at most attempts_max; the pauses between are the group's. A dead
+    letter has the attempts, the reason, the error, the consumer and its origin, for every kind of consumer.
     """
     consume, in_order = KINDS[kind]
     chance = Randomness(seed)
@@ -210,7 +210,7 @@ async def test_tries_pauses_and_ends_are_the_same_for_everybody(broker: Broker, 
 
 
 async def test_messages_behind_a_failing_one_go_on(broker: Broker) -> None:
-    """B-101: the push consumer of the README counts tries, waits, parks; and what promises no order does not wait."""
+    """The push consumer of the README counts attempts, waits and parks; messages without an order do not wait."""
     await broker.create_topic("one", queues=1)
     async with connect() as mq:
         await _prepared(mq, "g")

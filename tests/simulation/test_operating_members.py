@@ -1,4 +1,4 @@
-"""What operators ask of an enode's members: done when it is said to be done, and never what nobody could undo."""
+"""Operations on an enode's replicas: complete when reported as complete, and never irreversible by accident."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.simulation.test_take_over import THREE, leader, sent, topic
 
 
 def test_a_member_that_the_others_need_is_not_removed() -> None:
-    """With one of three away the other two cannot do without each other: nobody would ever lead again."""
+    """With one of three away the other two need each other: otherwise no leader could be elected again."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -33,7 +33,7 @@ def test_a_member_that_the_others_need_is_not_removed() -> None:
 
 
 def test_a_disk_is_added_when_it_is_said_to_be() -> None:
-    """Not in place of the lost one that has its number; and also when it was let in before, and its adding refused."""
+    """It does not replace the lost one with its number. Also when it was admitted before, and its addition refused."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -43,7 +43,7 @@ def test_a_disk_is_added_when_it_is_said_to_be() -> None:
             lost.cut_power()
             lost.disk.destroyed()
             await stage.clock.sleep(5)
-            with pytest.raises(Conflict, match="is one already, and away: start it"):
+            with pytest.raises(Conflict, match="exists already and is away; start it"):
                 await client.admin.members.add(lost.enode, lost.number)
             lost.start()
             await lost.ready.wait()
@@ -66,7 +66,7 @@ def test_a_disk_is_added_when_it_is_said_to_be() -> None:
 
 
 def test_an_empty_disk_that_would_begin_a_set_keeps_no_other_from_being_added() -> None:
-    """Two of five disks are lost, that of member 1 among them, which begins a set when its folder is empty."""
+    """Two of five disks are lost, including that of replica 1, which initializes a set when its folder is empty."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:

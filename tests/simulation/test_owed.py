@@ -1,4 +1,4 @@
-"""What a member has acknowledged and then lost to its disk is owed, also when it was never idle."""
+"""An acknowledged range that a replica lost to its disk is due, also when the replica was never idle."""
 
 import asyncio
 
@@ -13,18 +13,18 @@ from tests.simulation.test_take_over import THREE, leader, topic
 MESSAGE = b"." * 500
 SENDERS = 8
 BUSY_S = 1.5
-"""Longer than a busy disk takes to note how far it is; too short for a checkpoint, which a start would begin at."""
+"""Longer than a busy disk takes to write its durable mark; too short for a checkpoint, from which a start begins."""
 
 
 def flushed(machine: MemberMachine) -> int:
-    """How far a member's disk is, as it tells its leader."""
+    """The durable position of a replica's disk, as reported to its leader."""
     assert isinstance(machine.running, RunningMember)
     driver = machine.running.lives.driver
     return driver.member.log.flushed if driver is not None else 0
 
 
 async def busy(stage: Stage, client: Client, seconds: float) -> None:
-    """Send messages for so long, so many at once that the disks are never idle."""
+    """Send messages for `seconds`, with enough senders that the disks are never idle."""
     until_s = stage.clock.monotonic_s() + seconds
 
     async def one_after_another() -> None:
@@ -36,7 +36,7 @@ async def busy(stage: Stage, client: Client, seconds: float) -> None:
 
 
 def test_a_busy_member_owes_what_damage_took() -> None:
-    """Leader or follower, it is damaged and killed under load: it claims what it had a moment before, in every vote."""
+    """A leader or follower is damaged and killed under load: every vote includes the range it had just before."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -56,7 +56,7 @@ def test_a_busy_member_owes_what_damage_took() -> None:
                 assert isinstance(machine.running, RunningMember)
                 while (driver := machine.running.lives.driver) is None:
                     await stage.clock.sleep(0.001)
-                assert driver.log.outline.flushed < position  # as it was opened; by now it may have it again
+                assert driver.log.outline.flushed < position  # as it was opened; by now it may have the range again
                 assert machine.running.lives.joining.kept.reign.owed.position >= position
                 while flushed(machine) < position:
                     await stage.clock.sleep(0.1)

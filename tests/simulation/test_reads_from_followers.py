@@ -1,4 +1,4 @@
-"""Ranges of queues read from members that follow: the same answers, and the leader has less to do."""
+"""Ranges of queues read from followers: the same answers, and less load on the leader."""
 
 from typing import Any
 
@@ -20,19 +20,19 @@ from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 
 
 def from_followers(stage: Stage) -> None:
-    """Let the snode do so."""
+    """Let the snode read from followers."""
     for snode in stage.cluster.snodes:
         snode.chosen["read_from"] = ReadFrom.FOLLOWERS
 
 
 def reads(machine: MemberMachine) -> int:
-    """How many batches a member has given to readers."""
+    """The number of batches that a replica returned to readers."""
     reader = driver(machine).log.engine.reader
     return reader.hits + reader.misses
 
 
 async def filled(stage: Stage, client: Client) -> tuple[Queue, list[bytes], MemberMachine, list[MemberMachine]]:
-    """A queue with messages that all members have; who leads, and the others."""
+    """A queue with messages that all replicas have; the leader, and the others."""
     await topic(stage, client)
     stored: list[bytes] = []
     queue = await sent(client, 10, stored)
@@ -42,7 +42,7 @@ async def filled(stage: Stage, client: Client) -> tuple[Queue, list[bytes], Memb
 
 
 def test_a_range_is_read_from_a_member_that_follows() -> None:
-    """The leader gives nothing of it. Who waits for new messages waits at the leader."""
+    """The leader returns none of it. Reads that wait for new messages wait at the leader."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -57,7 +57,7 @@ def test_a_range_is_read_from_a_member_that_follows() -> None:
 
 @pytest.mark.parametrize("harm", ["kill", "cut off"])
 def test_what_a_follower_lacks_or_nobody_answers_for_the_leader_gives(harm: str) -> None:
-    """G3: one that is behind never says that a queue ends where its own copy does, and a dead one costs nobody."""
+    """G3: a lagging follower never reports its own end as the queue's, and a dead one fails no read."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -77,7 +77,7 @@ def test_what_a_follower_lacks_or_nobody_answers_for_the_leader_gives(harm: str)
 
 
 def test_readers_go_on_while_the_leader_changes() -> None:
-    """The former leader follows then, the follower leads, and both give what was acknowledged."""
+    """The former leader follows then, the follower leads, and both return all acknowledged messages."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -93,7 +93,7 @@ def test_readers_go_on_while_the_leader_changes() -> None:
 
 
 def test_a_stream_that_came_to_a_follower_ends_when_that_member_leads() -> None:
-    """A snode that is told of a leader before it is ready would be sent on by it for as long as it leads."""
+    """A snode that learns of a leader before it is ready would otherwise be forwarded for the whole epoch."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client, Channels() as channels:
@@ -118,7 +118,7 @@ def test_a_stream_that_came_to_a_follower_ends_when_that_member_leads() -> None:
 
 
 def test_a_follower_that_does_not_answer_the_snode_holds_up_one_read_and_not_each() -> None:
-    """Name servers hear it, so that it counts as following for as long as the network is like that."""
+    """Name servers hear from it, so that it counts as a follower for as long as the network stays like that."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -135,7 +135,7 @@ def test_a_follower_that_does_not_answer_the_snode_holds_up_one_read_and_not_eac
 
 
 def test_a_member_that_refuses_to_be_read_is_asked_itself_later() -> None:
-    """One of an older version, or that opens its log, says who leads: that is not taken for where the member is."""
+    """One of an older version, or one opening its log, names the leader: that is not taken for its own address."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:

@@ -1,4 +1,4 @@
-"""An enode that takes no messages: routes leave it out, and what was sent to it goes to another at once."""
+"""An enode that accepts no messages: routes leave it out, and messages sent to it go to another at once."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from tests.simulation.stage import Stage, play
 
 SENDS = 400
 BODY = b"m" * 2_000
-"""So that a segment of a simulated enode is full after some thirty of them, and a full disk is met soon."""
+"""A segment of a simulated enode is full after some thirty of these, so that a full disk comes soon."""
 
 
 async def publish(client: Client, body: bytes) -> None:
@@ -36,14 +36,14 @@ async def send_message(stub: MessagingServiceStub, number: int) -> None:
 
 
 def fill(enode: EnodeMachine) -> int:
-    """Leave no room for another segment; returns what room there was."""
+    """Leave no space for another segment; returns the free space before."""
     platter = enode.disk.current.platter
     room, platter.capacity_bytes = platter.capacity_bytes, platter.image.used_bytes()
     return room
 
 
 def test_a_full_enode_among_two_delays_no_send_by_more_than_a_second() -> None:
-    """B-089: no send of either protocol fails or waits for more than 1 s; sends come back when there is room."""
+    """No send of either protocol fails or waits for more than 1 s; sends return to it when there is space."""
 
     async def script(stage: Stage) -> None:
         enode = stage.cluster.enodes[0]
@@ -69,7 +69,7 @@ def test_a_full_enode_among_two_delays_no_send_by_more_than_a_second() -> None:
                 room = fill(enode)
                 async with asyncio.TaskGroup() as sends:
                     for number in range(SENDS):
-                        sends.create_task(timed(number))  # of the test, in a group
+                        sends.create_task(timed(number))  # a task of the test, in a group
                         await stage.clock.sleep(0.02)
                 assert longest_s < 1.0
                 [full] = [one for one in (await client.admin.describe_cluster()).enodes if one.refuses_writes]
@@ -92,7 +92,7 @@ def test_a_full_enode_among_two_delays_no_send_by_more_than_a_second() -> None:
 
 
 def test_a_refusal_is_told_in_the_words_of_the_enode() -> None:
-    """B-089: where no enode takes messages, a caller hears why: by a call at once, from a producer in the end."""
+    """Where no enode accepts messages, a caller gets the reason: a call at once, a producer at its timeout."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -103,7 +103,7 @@ def test_a_refusal_is_told_in_the_words_of_the_enode() -> None:
                 with pytest.raises(OrtooError, match="the disk is full"):
                     for _ in range(100):
                         await publish(client, BODY)
-                with pytest.raises(OrtooError, match=r"not stored within 5 s by enode-0.*it said: the disk is full"):
+                with pytest.raises(OrtooError, match=r"not stored within 5 s by enode-0.*last error: the disk is full"):
                     await producer.send(BODY)
             stage.cluster.enodes[0].disk.current.platter.capacity_bytes = room
 

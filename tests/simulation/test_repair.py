@@ -1,4 +1,4 @@
-"""Damage in closed segments of members: what one disk has damaged another one gives, and it is whole again."""
+"""Damage in closed segments of replicas: a damaged range is repaired from another replica's copy."""
 
 import contextlib
 
@@ -20,11 +20,11 @@ from tests.simulation.test_take_over import THREE, bodies, leader, topic
 MESSAGES = [b"%02d" % number * 10_000 for number in range(12)]
 """Some of these fill a segment."""
 FRAME_HEAD_BYTES = 100
-"""About where a message begins in its frame."""
+"""The approximate position of a message in its frame."""
 
 
 def damage(machine: MemberMachine, message: bytes, *, before: int = 0) -> None:
-    """Flip a bit of a stored message, or so many bytes before it."""
+    """Flip a bit of a stored message, or `before` bytes before it."""
     for path in machine.disk.files():
         place = machine.disk.content(path).find(message) if path.suffix == SEGMENT_SUFFIX else -1
         if place >= 0:
@@ -34,26 +34,26 @@ def damage(machine: MemberMachine, message: bytes, *, before: int = 0) -> None:
 
 
 def closed_segments(machine: MemberMachine) -> list[bytes]:
-    """What lies in all segments of a member but the newest; the room behind it is given back by and by."""
+    """The content of all segments of a replica but the newest, without the preallocated end."""
     paths = [path for path in machine.disk.files() if path.suffix == SEGMENT_SUFFIX]
     return [machine.disk.content(path).rstrip(b"\0") for path in paths[:-1]]
 
 
 def repaired(machine: MemberMachine) -> int:
-    """How many frames a member has repaired."""
+    """The number of frames that a replica has repaired."""
     assert isinstance(machine.running, RunningMember)
     return machine.running.lives.repaired_frames
 
 
 async def filled(client: Client) -> Queue:
-    """Send all messages; where they are."""
+    """Send all messages; their queue."""
     async with client.producer("t") as producer:
         receipts = [await producer.send(one) for one in MESSAGES]
     return receipts[0].queue
 
 
 async def stored(stage: Stage, client: Client) -> tuple[Queue, MemberMachine, list[MemberMachine]]:
-    """Messages in closed segments, of which nobody has anything in memory; who leads, and the others."""
+    """Messages in closed segments that are cached nowhere; the leader, and the others."""
     await topic(stage, client)
     queue = await filled(client)
     for machine in stage.cluster.members:
@@ -65,7 +65,7 @@ async def stored(stage: Stage, client: Client) -> tuple[Queue, MemberMachine, li
 
 
 def test_a_flipped_bit_of_the_leader_is_read_from_another_copy_and_repaired() -> None:
-    """Readers get every message; the segment is whole again, and a counter says how often that was needed."""
+    """Readers get every message; the segment is whole again, and a counter has the number of repairs."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -74,7 +74,7 @@ def test_a_flipped_bit_of_the_leader_is_read_from_another_copy_and_repaired() ->
             damage(first, MESSAGES[2])
             damage(first, MESSAGES[4], before=FRAME_HEAD_BYTES)
             damage(first, MESSAGES[5])
-            damage(second, MESSAGES[5])  # of two copies that are damaged there, the third one's is taken
+            damage(second, MESSAGES[5])  # of two copies that are damaged there, the third one's is used
             assert await bodies(client, queue) == MESSAGES
             assert repaired(first) == 3
             assert await bodies(client, queue) == MESSAGES
@@ -90,7 +90,7 @@ def test_a_flipped_bit_of_the_leader_is_read_from_another_copy_and_repaired() ->
 
 
 def test_a_member_that_was_away_gets_what_the_leader_has_damaged() -> None:
-    """The leader repairs what it has to send: everybody has the same log in the end."""
+    """The leader repairs the range before sending it: all replicas have the same log in the end."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -115,7 +115,7 @@ def test_a_member_that_was_away_gets_what_the_leader_has_damaged() -> None:
 
 
 async def until_read(stage: Stage, client: Client, queue: Queue) -> None:
-    """Read until all is there; nothing is called lost until then."""
+    """Read until all messages are there; none may be reported as lost until then."""
     while True:
         try:
             assert await bodies(client, queue) == MESSAGES
@@ -128,7 +128,7 @@ async def until_read(stage: Stage, client: Client, queue: Queue) -> None:
 
 
 def test_damage_that_a_start_has_found_is_repaired_for_the_first_reader() -> None:
-    """Without its index a damaged segment does not say what is missing: it is asked for, and the index made again."""
+    """Without its index the missing part of a damaged segment is unknown: it is requested, and the index rebuilt."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -152,7 +152,7 @@ def test_damage_that_a_start_has_found_is_repaired_for_the_first_reader() -> Non
 
 
 async def damaged_side_by_side(stage: Stage, client: Client) -> tuple[Queue, MemberMachine, list[MemberMachine]]:
-    """As `stored`, with two frames beside each other that the leader has damaged, and knows of no index."""
+    """As `stored`, with two adjacent damaged frames at the leader, without an index."""
     queue, first, others = await stored(stage, client)
     for machine in stage.cluster.members:
         await machine.stop()
@@ -169,7 +169,7 @@ async def damaged_side_by_side(stage: Stage, client: Client) -> tuple[Queue, Mem
 
 
 def test_what_one_copy_gives_in_part_is_no_loss_while_another_is_away() -> None:
-    """The first of two damaged frames is repaired, and the second is not forgotten until its only copy is there."""
+    """The first of two damaged frames is repaired, and the second stays pending until its only copy is back."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -184,7 +184,7 @@ def test_what_one_copy_gives_in_part_is_no_loss_while_another_is_away() -> None:
 
 
 def test_a_frame_beside_one_that_nobody_has_is_read() -> None:
-    """Of two damaged frames in one place the one that another copy has is served, and only the other is lost."""
+    """Of two damaged frames in one place, the one with another copy is served, and only the other is lost."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -200,19 +200,19 @@ def test_a_frame_beside_one_that_nobody_has_is_read() -> None:
 
 
 async def handed_over(stage: Stage, old: MemberMachine, new: MemberMachine) -> None:
-    """Let another member lead."""
+    """Transfer leadership to another replica."""
     assert isinstance(new.running, RunningMember)
     kept = new.running.lives.joining.kept.member
     async with Channels() as channels:
         operator = EnodeMembersServiceStub(channels.to(old.address))
         successor = MemberId(number=kept.number, disk=kept.disk)
-        with contextlib.suppress(grpc.RpcError):  # it is not there yet, or has not everything
+        with contextlib.suppress(grpc.RpcError):  # it is not there yet, or lacks frames
             await operator.HandOver(pb.HandOverRequest(enode=old.enode, successor=successor))
     await stage.clock.sleep(1)
 
 
 def test_damage_is_no_loss_before_every_copy_was_looked_at() -> None:
-    """While the member that may have it is away nothing is called lost; if nobody has it, that is what readers hear."""
+    """Nothing is reported as lost while a replica that may have it is away. If none has it, readers get DATA_LOSS."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:

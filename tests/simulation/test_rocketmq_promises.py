@@ -1,4 +1,4 @@
-"""What RocketMQ's clients are promised about leases, order, polls, namespaces and what they cannot take."""
+"""The promises to RocketMQ's clients about leases, order, polls, namespaces and unsupported messages."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ EVERYTHING = d.FilterExpression(type=d.TAG, expression="*")
 
 @dataclass
 class Rocket:
-    """A client as its generated stub speaks."""
+    """A client over its generated stub."""
 
     stub: MessagingServiceStub
     group: Resource
@@ -74,7 +74,7 @@ async def rocket(topic: str = "one", **resource: str) -> AsyncIterator[Rocket]:
 
 
 async def test_what_is_over_is_refused(broker: Broker) -> None:
-    """B-103: an ack after the lease, and a change after an ack; a second ack is none the wiser."""
+    """An ack after the lease, and a change after an ack, are refused; a second ack succeeds."""
     await broker.create_topic("one", queues=1)
     await broker.send("one", b"a", b"b")
     async with rocket() as client:
@@ -92,7 +92,7 @@ async def test_what_is_over_is_refused(broker: Broker) -> None:
 
 
 async def test_a_simple_consumer_gets_a_message_group_in_batches_and_nobody_else_meanwhile(broker: Broker) -> None:
-    """B-109, G5: sixteen of a group come at once, in order; the next only when nothing before them is out."""
+    """G5: sixteen of a message group come at once, in order. The next comes only when none before it is leased."""
     await broker.create_topic("one", queues=1)
     await broker.send("one", *[Message(b"%d" % n, message_group="k") for n in range(20)], Message(b"x"))
     async with rocket() as client:
@@ -107,7 +107,7 @@ async def test_a_simple_consumer_gets_a_message_group_in_batches_and_nobody_else
         assert await client.ack(first[0]) == Code.OK
         _, rest = await client.receive()
         assert [one.body for one in rest] == [b"%d" % n for n in range(15, 20)]
-        # What is not acknowledged comes again in the same order, with what was behind it.
+        # Unacknowledged messages come again in the same order, with those behind them.
         assert await client.ack(rest[0]) == Code.OK
         await broker.clock.advance("11s")
         _, again = await client.receive()
@@ -115,7 +115,7 @@ async def test_a_simple_consumer_gets_a_message_group_in_batches_and_nobody_else
 
 
 async def test_a_listener_gets_a_message_group_one_by_one(broker: Broker) -> None:
-    """B-109: a push consumer's listeners run beside one another, so the next waits for the one before."""
+    """A push consumer's listeners run concurrently, so a message waits for the one before."""
     await broker.create_topic("one", queues=1)
     await broker.send("one", *[Message(b"%d" % n, message_group="k") for n in range(3)])
     async with rocket() as client:
@@ -126,7 +126,7 @@ async def test_a_listener_gets_a_message_group_one_by_one(broker: Broker) -> Non
 
 
 async def test_a_poll_that_names_no_time_is_answered_well_before_its_deadline(broker: Broker) -> None:
-    """B-106: half of what the client gives a request is left; such clients take a late answer for an error."""
+    """Half of the client's request timeout is left; such clients treat a late answer as an error."""
     await broker.create_topic("one", queues=1)
     async with rocket() as client:
         begun_ms = broker.clock.now_ms()
@@ -136,7 +136,7 @@ async def test_a_poll_that_names_no_time_is_answered_well_before_its_deadline(br
 
 
 async def test_tenants_with_one_name_share_nothing(broker: Broker) -> None:
-    """B-108: topic t of namespace a is a%t, and its group a%g; clients see the names that they gave."""
+    """Topic t of namespace a is a%t, and its group a%g; clients see the names that they gave."""
     for name in ("a%one", "b%one", "one"):
         await broker.create_topic(name, queues=1)
     async with rocket(resource_namespace="a") as one, rocket(resource_namespace="b") as other, rocket() as plain:
@@ -150,7 +150,7 @@ async def test_tenants_with_one_name_share_nothing(broker: Broker) -> None:
         assert await one.ack(found) == Code.OK
         route = await one.stub.QueryRoute(s.QueryRouteRequest(topic=one.topic), metadata=one.headers, timeout=8)
         assert {(q.topic.resource_namespace, q.topic.name) for q in route.message_queues} == {("a", "one")}
-        # Node.js says the namespace of what it consumes in the header alone.
+        # Node.js sends the namespace of a consumer in the header only.
         bare = Rocket(one.stub, Resource(name="g"), Resource(name="one"), (*one.headers, ("x-mq-namespace", "a")))
         await broker.send("a%one", b"more")
         _, [found] = await bare.receive()

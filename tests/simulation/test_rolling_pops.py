@@ -1,4 +1,4 @@
-"""Restarts in good order cost consumers that pop nothing."""
+"""Graceful restarts lose no message and no attempt of consumers that pop."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def test_restarts_in_good_order_lose_no_popped_message_and_no_attempt(seed: int)
 
 
 def test_members_that_hand_over_lose_no_popped_message_and_no_attempt() -> None:
-    """What the next leader knows of pops is their leases alone."""
+    """The next leader has only the leases of the pops."""
     assert rolling_pops(1, MEMBERS) > 200
 
 
@@ -20,7 +20,7 @@ def test_an_attempt_that_no_consumer_saw_is_noticed(monkeypatch: pytest.MonkeyPa
     """A search that finds nothing proves nothing."""
 
     async def kept(*_: object) -> None:
-        """Give nothing back."""
+        """Release nothing."""
 
     monkeypatch.setattr("ortoo.snode.pop.giving_back.GivingBack.release", kept)
     monkeypatch.setattr("ortoo.enode.pops.attempts.Attempts.call_off", lambda *_: [])

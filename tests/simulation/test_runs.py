@@ -1,4 +1,4 @@
-"""Whole runs: the same seed is the same run, a run finds what is wrong, and says how to see it again."""
+"""Whole runs: the same seed gives the same run, and a run finds defects and prints how to repeat it."""
 
 import math
 import os
@@ -15,7 +15,7 @@ from ortoo.testing.simulation.run.simulation import run
 
 
 def outcomes(*, hash_seed: int, gc_threshold: int, arguments: list[str]) -> list[str]:
-    """What a process of its own says of its runs, without how long they took."""
+    """The output of a separate process about its runs, without their durations."""
     program = f"import gc, sys; from ortoo.testing.simulation.run.command import main; gc.set_threshold({gc_threshold})"
     done = subprocess.run(
         [sys.executable, "-c", f"{program}; sys.exit(main({arguments!r}))"],
@@ -32,9 +32,9 @@ def outcomes(*, hash_seed: int, gc_threshold: int, arguments: list[str]) -> list
     ("seed", "seeds", "trouble"), [(1, 8, ["--seconds", "8"]), (8, 1, ["--members", "3"])], ids=["one disk", "members"]
 )
 def test_a_seed_is_one_run_in_every_process(seed: int, seeds: int, trouble: list[str]) -> None:
-    """With every fault there is: equal traces, whatever hash seed, collector and process id there are.
+    """With every fault: equal traces for all hash seeds, collector thresholds and process ids.
 
-    With members, calls of several clients end together when the leader changes.
+    With several replicas, calls of several clients end together when the leader changes.
     """
     arguments = ["--seed", str(seed), "--seeds", str(seeds), *trouble]
     first = outcomes(hash_seed=0, gc_threshold=700, arguments=arguments)
@@ -45,7 +45,7 @@ def test_a_seed_is_one_run_in_every_process(seed: int, seeds: int, trouble: list
 
 @pytest.mark.parametrize("seeds", [0, 1, 2, 7, 50, 300])
 def test_seeds_are_shared_evenly(seeds: int) -> None:
-    """Each once; a process has few enough for its memory, and of two workers none has much more than the other."""
+    """Each once; a process has few enough for its memory, and the workers are balanced."""
     processes = list(shares(5, seeds, 2))
     assert [first + number for first, count in processes for number in range(count)] == list(range(5, 5 + seeds))
     assert all(count <= SEEDS_A_PROCESS for _, count in processes)
@@ -54,7 +54,7 @@ def test_seeds_are_shared_evenly(seeds: int) -> None:
 
 
 def test_a_trace_names_every_delivery(tmp_path: Path) -> None:
-    """Each with its time, from whom to whom, which method, how long it is and its CRC."""
+    """Each with its time, sender, receiver, method, length and CRC."""
     with (tmp_path / "trace").open("w") as trace:
         seen = run(Choices(3, 2.0, faults=False, scenarios=("pushing",)), trace_file=trace)
     lines = (tmp_path / "trace").read_text().splitlines()
@@ -68,7 +68,7 @@ def test_a_trace_names_every_delivery(tmp_path: Path) -> None:
 
 
 def test_a_run_can_be_seen_again() -> None:
-    """The command that is printed names all that a run depends on."""
+    """The printed command has all options that a run depends on."""
     choices = Choices(7, 10.0, (2, 5), scenarios=("popping",), kinds=("power cut",), plant="a.b:c")
     assert choices.command() == (
         "python -m ortoo.testing.simulation --seed 7 --seconds 10 --without 2,5 --scenario popping "
@@ -87,11 +87,12 @@ def test_a_run_can_be_seen_again() -> None:
         ("conversations:refused_and_stored", "[G11]", ["--scenario", "pushing", "--no-faults"]),
         ("conversations:an_empty_directory_is_believed", "[G", ["--scenario", "pushing", "--fault", "kill"]),
         ("conversations:seals_are_not_looked_at", "[rights]", ["--scenario", "rocketmq", "--no-faults"]),
+        ("replicas:a_missing_file_is_evidence", "[G", ["--members", "3", "--fault", "lost file"]),
         ("conversations:a_task_is_left_behind", "[no task is left", ["--scenario", "pushing", "--no-faults"]),
     ],
 )
 async def test_a_planted_bug_is_found(plant: str, promise: str, arguments: list[str]) -> None:
-    """One for each kind of promise, within a few seeds; the others are searched for by `make planted`."""
+    """One for each kind of promise, within a few seeds; `make planted` searches for the others."""
     command = (sys.executable, "-m", "ortoo.testing.simulation", "--seeds", "8", "--first", *arguments)
     code, out, error = await outcome(*command, "--plant", f"tests.simulation.planted.{plant}")
     assert code == 1, out + error

@@ -1,4 +1,4 @@
-"""Defects that seeds found, each as the schedule that brings it about: mended, and to stay so."""
+"""Defects that seeds found, each with the schedule that triggers it, as regression tests."""
 
 import asyncio
 from functools import partial
@@ -18,7 +18,7 @@ from tests.simulation.stage import Stage, play
 
 
 def test_a_message_whose_parking_is_asked_for_twice_has_one_dead_letter() -> None:
-    """A full disk holds the dead letter up, the caller goes away in between, and asks again at another time (G9)."""
+    """A full disk delays the dead letter, the caller disconnects meanwhile, and asks again at another time (G9)."""
 
     async def script(stage: Stage) -> None:
         disk = stage.cluster.enodes[0].disk
@@ -26,7 +26,7 @@ def test_a_message_whose_parking_is_asked_for_twice_has_one_dead_letter() -> Non
             await client.admin.ensure_topic("t", queue_count=1)
             settings = PopSettings(invisible_ms=60_000, attempts_max=1, messages_max=1)
             async with client.producer("t") as producer, client.pop_consumer("g", "t", "*", settings) as consumer:
-                await producer.send(b"first")  # its parking makes the dead-letter topic
+                await producer.send(b"first")  # its parking creates the dead-letter topic
                 [first] = await consumer.pop()
                 await first.give_back(0, error="it fails")
                 while not await letters(client):
@@ -50,7 +50,7 @@ def test_a_message_whose_parking_is_asked_for_twice_has_one_dead_letter() -> Non
 
 
 def test_a_search_whose_read_fails_is_told_to_come_again() -> None:
-    """EIO in the key index is Unavailable, so that the client asks again, and no defect in the enode's log."""
+    """EIO in the key index is Unavailable, so that the client retries, and no defect in the enode's log."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -65,7 +65,7 @@ def test_a_search_whose_read_fails_is_told_to_come_again() -> None:
 
 
 def test_a_topic_that_was_stored_without_an_answer_is_there() -> None:
-    """The database of a name server that is alone fails after its commit: asked again, the topic can be used."""
+    """The database of a single name server fails after its commit: after a retry the topic can be used."""
 
     async def script(stage: Stage) -> None:
         database = stage.world.database
@@ -80,7 +80,7 @@ def test_a_topic_that_was_stored_without_an_answer_is_there() -> None:
 
 
 def test_an_enode_ends_in_good_order_though_its_disk_takes_no_names() -> None:
-    """EIO while spare files are removed costs the clean stop at most; what is stored is there again."""
+    """EIO while spare files are removed costs at most the clean stop; stored messages are there again."""
 
     async def script(stage: Stage) -> None:
         enode = stage.cluster.enodes[0]
@@ -88,7 +88,7 @@ def test_an_enode_ends_in_good_order_though_its_disk_takes_no_names() -> None:
             await client.admin.ensure_topic("t", queue_count=1)
             async with client.producer("t") as producer:
                 receipt = await producer.send(b"body")
-                await stage.clock.sleep(3)  # a spare file is made meanwhile
+                await stage.clock.sleep(3)  # a spare file is created meanwhile
                 enode.disk.current.platter.failing_names = 50
                 await enode.stop()
                 enode.start()
@@ -101,7 +101,7 @@ def test_an_enode_ends_in_good_order_though_its_disk_takes_no_names() -> None:
 
 
 def test_a_consumer_whose_block_is_called_off_gives_back_what_it_has() -> None:
-    """B-121: its messages come again at once, not when their lease of an hour is over."""
+    """Its messages come again at once, not when their lease of an hour expires."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -131,9 +131,9 @@ def test_a_consumer_whose_block_is_called_off_gives_back_what_it_has() -> None:
 
 @pytest.mark.parametrize("seed", [8, 13, 14])
 def test_pops_that_are_called_off_at_any_await_lose_nothing(seed: int) -> None:
-    """B-121: a pop that had brought messages of one queue, or one enode, when it was called off at the next.
+    """A pop with messages of one queue, or one enode, that was cancelled at the next one.
 
-    8: what calls it off overtakes it.
+    Seed 8: its cancellation overtakes it.
     """
     outcome = run(Choices(seed, seconds=10.0, faults=False, scenarios=("cancelling",)))
     assert outcome.findings == ()
@@ -141,7 +141,7 @@ def test_pops_that_are_called_off_at_any_await_lose_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 3, 5, 7])
 def test_a_message_that_a_dying_enode_may_have_stored_goes_to_no_other_one(seed: int) -> None:
-    """G4: it is away for longer than a send waits, and says at last that it was never given the message."""
+    """G4: it is away for longer than a send waits, and reports at last that it never received the message."""
 
     async def script(stage: Stage) -> None:
         killed: list[str] = []
@@ -154,7 +154,7 @@ def test_a_message_that_a_dying_enode_may_have_stored_goes_to_no_other_one(seed:
 
         async with stage.connect("app") as client, Channels() as channels:
             await client.admin.ensure_topic("t", queue_count=2)
-            await stage.clock.sleep(10)  # nothing else is written any more
+            await stage.clock.sleep(10)  # nothing else is written
             for enode in stage.cluster.enodes:
                 enode.disk.at_next("write", stage.world.loop, 60.0, partial(kill, enode))
             told = words.SystemProperties(message_id="one", message_type=words.NORMAL)

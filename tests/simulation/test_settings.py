@@ -1,4 +1,4 @@
-"""`ortoo settings`: what is in force in running processes is shown and changed from one place, all of them or none."""
+"""`ortoo settings`: values in force in running processes are shown and changed from one place, all or none."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ async def values(client: Client, role: str, name: str) -> dict[str, tuple[str, s
 
 
 def test_settings_of_all_processes_of_a_role_change_together() -> None:
-    """B-145: by a snode for itself, its neighbours, enodes and name servers; refused for one is refused for all."""
+    """By a snode for itself, its neighbours, enodes and name servers; one refusal refuses all."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("operator") as client:
@@ -52,7 +52,7 @@ def test_settings_of_all_processes_of_a_role_change_together() -> None:
             assert [(one.name, one.now, one.origin) for one in first.changes] == [("delay_max_ms", "1000", "operator")]
             assert first.changes[0].by
             assert "away" in second.error
-            findings = [one for one in await client.admin.operations.findings() if one.name == "settings not kept"]
+            findings = [one for one in await client.admin.operations.findings() if one.name == "unsaved settings"]
             assert {one.process for one in findings} >= {"enode enode-0", "name server namesrv-0"}
             await change("enode", {}, reset=["delay_max_ms"], process="enode-0")
             assert (await values(client, "enode", "delay_max_ms"))["enode-0"][1] != "operator"
@@ -61,7 +61,7 @@ def test_settings_of_all_processes_of_a_role_change_together() -> None:
 
 
 def test_members_of_an_enode_change_together() -> None:
-    """Whoever leads next has what was set, too."""
+    """The next leader has the changed values, too."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("operator") as client:

@@ -1,4 +1,4 @@
-"""An acknowledgement that is given again while the first one is on its way to the disk."""
+"""An acknowledgement repeated while the first one is being written."""
 
 import grpc
 
@@ -12,13 +12,13 @@ from tests.simulation.stage import Stage, play
 from tests.simulation.test_take_over import sent
 
 SLOW = 100_000.0
-"""So much slower a disk writes nothing in the time of a test."""
+"""A disk slowed down by this factor writes nothing during a test."""
 
 
 def test_an_acknowledgement_that_is_repeated_is_no_sooner_durable() -> None:
-    """G8: the second one waits for what the first one wrote; what was not acknowledged comes again after a power cut.
+    """G8: the repeated one waits for the first one's write. Unacknowledged messages come again after a power cut.
 
-    Seed 20150 with three members: the first had no answer from a slow disk, and the second was answered at once.
+    Seed 20150 with three replicas: the first had no answer from a slow disk, and the second was answered at once.
     """
 
     async def script(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""A few short runs with everything in them but hostile clients; mutants are tried with these, too."""
+"""A few short runs with everything but hostile clients; mutants are tried with these, too."""
 
 import pytest
 

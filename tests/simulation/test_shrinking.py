@@ -1,4 +1,4 @@
-"""Leaving out what is not needed, on runs that are made up."""
+"""Leaving out unneeded faults, on artificial runs."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def outcome(choices: Choices, needed: frozenset[int]) -> Outcome:
 
 
 def test_only_the_faults_that_are_needed_are_left() -> None:
-    """Two of ten, and no more time than they take."""
+    """Two of ten, and only the time that they take."""
     smallest = shrunk(Choices(1, 30.0), lambda choices: outcome(choices, frozenset({3, 6})), lambda _: None)
     assert smallest is not None
     assert [fault.number for fault in smallest.faults] == [3, 6]
@@ -27,12 +27,12 @@ def test_only_the_faults_that_are_needed_are_left() -> None:
 
 
 def test_a_run_that_fails_without_any_fault_keeps_none() -> None:
-    """Then nothing of the plan is to blame."""
+    """Then no fault of the plan is the cause."""
     smallest = shrunk(Choices(1, 30.0), lambda choices: outcome(choices, frozenset()), lambda _: None)
     assert smallest is not None
     assert list(smallest.faults) == []
 
 
 def test_a_run_that_does_not_fail_is_not_shrunk() -> None:
-    """There is nothing to find."""
+    """There is no failure."""
     assert shrunk(Choices(1, 1.0), lambda choices: outcome(choices, frozenset({99})), lambda _: None) is None

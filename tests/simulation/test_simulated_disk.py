@@ -1,4 +1,4 @@
-"""The disk of a simulated machine: what a kill and a power cut leave, how work is done, what fails."""
+"""The disk of a simulated machine: its state after a kill and a power cut, its work, and its failures."""
 
 import asyncio
 from pathlib import Path
@@ -29,7 +29,7 @@ def machine_disk(seed: int = 1) -> MachineDisk:
 
 
 def test_a_kill_leaves_what_was_written_and_a_power_cut_what_was_synced() -> None:
-    """The system still writes what a killed process wrote; without power it does not."""
+    """The system still writes the data of a killed process; without power it does not."""
     disk = machine_disk()
     file = disk.current.open(FILE, create=True)
     file.write(0, [b"synced"])
@@ -44,7 +44,7 @@ def test_a_kill_leaves_what_was_written_and_a_power_cut_what_was_synced() -> Non
 
 
 def test_the_dead_write_nothing() -> None:
-    """Whatever holds on to the disk of a process that was killed cannot change it any more."""
+    """A killed process cannot change its disk."""
     disk = machine_disk()
     file = disk.current.open(FILE, create=True)
     disk.killed()
@@ -54,7 +54,7 @@ def test_the_dead_write_nothing() -> None:
 
 
 def test_work_takes_time_keeps_its_order_and_is_finished_by_close() -> None:
-    """A cancelled caller waits for its work; after close nothing is taken."""
+    """A cancelled caller waits for its work; after close no work is accepted."""
     loop = VirtualLoop(Chances(3))
     disk = machine_disk(3)
     done: list[int] = []
@@ -80,7 +80,7 @@ def test_work_takes_time_keeps_its_order_and_is_finished_by_close() -> None:
 
 
 def test_scans_come_in_order_while_reads_overtake_one_another() -> None:
-    """They have one lane, as in a real enode one thread; over a few seeds some read ends before one asked for first."""
+    """They have one lane, as in a real enode one thread; over a few seeds some read overtakes an earlier one."""
     overtook = 0
     for seed in range(10):
         loop = VirtualLoop(Chances(seed))
@@ -100,7 +100,7 @@ def test_scans_come_in_order_while_reads_overtake_one_another() -> None:
 
 
 def test_a_stop_meets_work_in_the_middle() -> None:
-    """Over many seeds a write that was under way is there wholly, in part, and not at all."""
+    """Over many seeds an interrupted write arrives wholly, in part, and not at all."""
     lengths: set[int] = set()
     for seed in range(60):
         loop = VirtualLoop(Chances(seed))
@@ -120,7 +120,7 @@ def test_a_stop_meets_work_in_the_middle() -> None:
 
 
 def test_single_calls_fail_and_a_write_goes_astray() -> None:
-    """EIO comes as often as it was planted; a misdirected write says that all is well."""
+    """EIO comes as often as it was injected; a misdirected write reports success."""
     disk = machine_disk()
     file = disk.current.open(FILE, create=True)
     file.allocate(4096)

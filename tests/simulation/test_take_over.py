@@ -1,4 +1,4 @@
-"""An enode with three members, each a machine: what is acknowledged stays, whoever leads."""
+"""An enode with three replicas, each on a machine: acknowledged data stay with every leader."""
 
 import contextlib
 from collections.abc import Callable
@@ -19,14 +19,14 @@ from tests.simulation.stage import Stage, play
 
 THREE = Shape(enodes=1, snodes=1, members=3)
 TAKE_OVER_S = 6.0
-"""From the harm to the first acknowledged send; the client's own waiting between two tries is in it."""
+"""From the fault to the first acknowledged send, including the client's retry delay."""
 SLOW_TAKE_OVER_S = 20.0
 HAND_OVER_S = 0.3
 """No send takes longer when a leader stops."""
 
 
 async def leader(stage: Stage) -> MemberMachine:
-    """The member that serves, as soon as one does."""
+    """The leader, as soon as one serves."""
     while True:
         for one in stage.cluster.members:
             if one.leads:
@@ -35,7 +35,7 @@ async def leader(stage: Stage) -> MemberMachine:
 
 
 async def topic(stage: Stage, client: Client) -> None:
-    """A topic of one queue, made as soon as there is an enode to make it on."""
+    """A topic of one queue, created as soon as an enode is available."""
     await leader(stage)
     while True:
         with contextlib.suppress(OrtooError):
@@ -50,10 +50,10 @@ async def bodies(client: Client, queue: Queue) -> list[bytes]:
 
 
 async def sent(client: Client, count: int, stored: list[bytes]) -> Queue:
-    """Send messages one after another, each until it is acknowledged once; where they lie."""
+    """Send messages one after another, each until it is acknowledged once; their queue."""
     queue: Queue | None = None
     while count:
-        with contextlib.suppress(OrtooError):  # as long as nobody leads, there is no queue to send to
+        with contextlib.suppress(OrtooError):  # without a leader there is no queue to send to
             async with client.producer("t") as producer:
                 while count:
                     body = b"%d" % len(stored)
@@ -65,7 +65,7 @@ async def sent(client: Client, count: int, stored: list[bytes]) -> Queue:
 
 
 async def harmed(stage: Stage, member: MemberMachine, harm: str) -> Callable[[], object]:
-    """Let something happen to the leader; gives what undoes it."""
+    """Inject a fault into the leader; returns the undo."""
     if harm == "kill":
         member.kill()
     elif harm == "power cut":
@@ -82,9 +82,9 @@ async def harmed(stage: Stage, member: MemberMachine, harm: str) -> Callable[[],
 
 @pytest.mark.parametrize("harm", ["kill", "power cut", "freeze", "isolate", "stop"])
 def test_a_member_takes_over(harm: str) -> None:
-    """The leader dies, loses power, freezes, is cut off or stops: another serves soon, with all acknowledged (B-045).
+    """The leader dies, loses power, freezes, is cut off or stops: another serves soon, with all acknowledged data.
 
-    What froze or was cut off acknowledges nothing afterwards that the others lack (B-042), and who comes back follows.
+    A frozen or isolated leader acknowledges nothing afterwards that the others lack, and a returning one follows.
     """
 
     async def script(stage: Stage) -> None:
@@ -128,7 +128,7 @@ def test_three_of_five_go_on_without_the_two_that_have_most() -> None:
 
 @pytest.mark.parametrize("writing_s", [0.5, 1.0, 1.5])
 def test_a_member_takes_over_where_disks_are_slow(writing_s: float) -> None:
-    """What must be written before somebody leads takes longer than a proposal is given at first: the next gets more."""
+    """The writes before leadership take longer than the first proposal's timeout: the next one gets more time."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -151,9 +151,9 @@ def test_a_member_takes_over_where_disks_are_slow(writing_s: float) -> None:
 
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_a_leader_that_stops_delays_no_send_by_much(seed: int) -> None:
-    """The next one stands as soon as it lets go, and snodes hear of it from it: no send fails, none waits for a look.
+    """The next leader is elected when it releases the lease, and informs snodes: no send fails or waits for a poll.
 
-    Every process looks at something each half a second, and clients wait between two tries; both would show here.
+    Processes poll every half second, and clients wait between two attempts; both delays would show here.
     """
 
     async def script(stage: Stage) -> None:
@@ -184,7 +184,7 @@ def test_a_leader_that_stops_delays_no_send_by_much(seed: int) -> None:
 
 
 def test_a_sole_survivor_acknowledges_nothing() -> None:
-    """With two of three members down no send is acknowledged; with one back, all are (B-043)."""
+    """With two of three replicas down no send is acknowledged; with one back, all are."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -208,7 +208,7 @@ def test_a_sole_survivor_acknowledges_nothing() -> None:
 
 
 def test_everything_is_there_after_the_power_failed_everywhere() -> None:
-    """All three lose power at once, also what nobody had synced: what was acknowledged is there again (B-040)."""
+    """All three lose power at once, with unsynced data: all acknowledged messages are there again."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client:
@@ -227,7 +227,7 @@ def test_everything_is_there_after_the_power_failed_everywhere() -> None:
 
 
 def test_an_emptied_disk_joins_as_another_member() -> None:
-    """A disk is lost: the empty one is added, learns and votes; with the old one removed it is relied on (B-045)."""
+    """A disk is lost: the empty one is added, catches up and votes. With the old one removed it is relied on."""
 
     async def script(stage: Stage) -> None:
         async with stage.connect("app") as client, Channels() as channels:

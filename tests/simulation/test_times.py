@@ -1,4 +1,4 @@
-"""How long things take, on virtual time: what a real clock can only bound from above, and a busy machine breaks."""
+"""Durations on virtual time, which real clocks can only bound from above, and a busy machine breaks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -19,7 +19,7 @@ from tests.integration.snode_calls import batch_request, queue
 
 pytestmark = pytest.mark.ortoo(topics=["jobs"])
 SOON_S = 0.3
-"""A few packets and a few writes, some of them slow ones."""
+"""A few packets and a few writes, some of them slow."""
 ENODE_LIMIT_S = 4.5
 
 
@@ -32,17 +32,17 @@ async def mq(broker: Broker) -> AsyncIterator[Client]:
 
 
 async def seconds(broker: Broker, work: Awaitable[object]) -> float:
-    """How many virtual seconds something takes."""
+    """The virtual seconds that `work` takes."""
     begun_ms = broker.clock.now_ms()
     await work
     return (broker.clock.now_ms() - begun_ms) / 1000
 
 
-# leases
+# Leases.
 
 
 async def test_a_handler_ten_times_longer_than_the_lease_gets_its_message_once(broker: Broker, mq: Client) -> None:
-    """The lease is renewed while the handler runs; others that wait do not get the message."""
+    """The lease is renewed while the handler runs; other waiting consumers do not get the message."""
     await broker.send("jobs", b"slow")
     seen: list[int] = []
     begun, handled = asyncio.Event(), asyncio.Event()
@@ -68,7 +68,7 @@ async def test_a_handler_ten_times_longer_than_the_lease_gets_its_message_once(b
 async def test_a_consumer_that_is_gone_loses_its_messages_within_the_lease_and_a_second(
     broker: Broker, mq: Client
 ) -> None:
-    """Without a word of farewell: it renews no more (G8)."""
+    """It disconnects without leaving and renews no lease (G8)."""
     await broker.send("jobs", b"a")
     settings = PopSettings(invisible_ms=1500, renew_max_ms=0)
     async with mq.pop_consumer("g", "jobs", settings=settings) as gone, mq.pop_consumer("g", "jobs") as other:
@@ -81,7 +81,7 @@ async def test_a_consumer_that_is_gone_loses_its_messages_within_the_lease_and_a
 
 
 async def test_a_killed_consumer_loses_its_message_within_the_lease_and_a_second(broker: Broker, mq: Client) -> None:
-    """A process that renewed its lease until it was killed; another one, waiting, gets the message (G8)."""
+    """A process renewed its lease until it was killed; another one, waiting, gets the message (G8)."""
     await broker.send("jobs", b"work")
     popped = asyncio.Event()
     process = broker._stage.world.process("consumer")
@@ -106,11 +106,11 @@ async def test_a_killed_consumer_loses_its_message_within_the_lease_and_a_second
         await message.ack()
 
 
-# pulls
+# Pulls.
 
 
 async def test_a_pull_waits_for_a_message_at_the_end_of_its_queue(broker: Broker, mq: Client) -> None:
-    """E-154: a message ends the wait at once; without one the answer comes when the wait is over."""
+    """E-154: a message ends the wait at once. Without one the answer comes at the end of the wait."""
     place = await only_queue(mq, "one")
     reader = mq.pull_consumer("g")
     pulling = beside(reader.pull(place, 0, wait_ms=300))
@@ -126,7 +126,7 @@ async def test_a_pull_waits_for_a_message_at_the_end_of_its_queue(broker: Broker
 
 
 async def test_pulling_stops_at_the_limit_and_goes_on_soon_after(broker: Broker, mq: Client) -> None:
-    """E-140, E-143: with nothing processed at most the limit and one pull are held; one ack lets pulling go on."""
+    """E-140, E-143: with nothing processed at most the limit and one pull are held. One ack resumes pulling."""
     place = await only_queue(mq, "one")
     await send(mq, range(2000), "one")
     async with mq.pull_consumer("g", "one", prompt(limits=FlowLimits(messages_max=100))) as consumer:
@@ -141,7 +141,7 @@ async def test_pulling_stops_at_the_limit_and_goes_on_soon_after(broker: Broker,
 
 
 async def test_pulling_stops_at_the_size(broker: Broker, mq: Client) -> None:
-    """E-141: of messages of 1 MiB not more are held than the limit says, one pull besides; one ack lets it go on."""
+    """E-141: at most the limit and one pull of 1 MiB messages are held. One ack resumes pulling."""
     place = await only_queue(mq, "one")
     await broker.send("one", *[b"x" * (1 << 20)] * 8)
     async with mq.pull_consumer("g", "one", prompt(limits=FlowLimits(bytes_max=2 << 20))) as consumer:
@@ -174,11 +174,11 @@ async def test_one_stuck_message_stops_pulling_at_the_span(broker: Broker, mq: C
         running.cancel()
 
 
-# an enode that is stopped in its tracks
+# A frozen enode.
 
 
 async def test_frozen_enode_gives_a_prompt_error_and_works_again_when_thawed(broker: Broker, mq: Client) -> None:
-    """With the enode frozen a producer hears Unavailable within its limit, not silence (E-241)."""
+    """With the enode frozen a producer gets Unavailable within its limit, instead of hanging (E-241)."""
     async with Channels() as channels:
         producer = ProducerServiceStub(channels.to(broker.address))
         request = producer_pb2.PublishRequest(topic="one", messages=[record_pb2.Message(body=b"x")])
@@ -203,7 +203,7 @@ async def test_frozen_enode_gives_a_prompt_error_and_works_again_when_thawed(bro
 
 
 async def test_frozen_enode_lets_no_consumer_wait_in_silence(broker: Broker, mq: Client) -> None:
-    """Pulls, locks, commits and questions about offsets are answered within the limit as well (E-241)."""
+    """Pulls, locks, commits and queries of offsets are answered within the limit as well (E-241)."""
     async with Channels() as channels:
         consumer = ConsumerServiceStub(channels.to(broker.address))
         place = queue("one")

@@ -1,4 +1,4 @@
-"""What the tests of the Spark package share: a session, a cluster, and a topic for each test."""
+"""Fixtures of the Spark tests: a session, a cluster, and a topic for each test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A JVM on a busy machine is slow to start, and the first test that needs it pays for that."""
+    """A JVM on a busy machine starts slowly, which delays the first test that needs it."""
     for item in items:
         if "tests/spark/" in item.nodeid and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(400))
@@ -29,7 +29,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark session on two cores."""
     if not java_found():
-        pytest.skip("NO JAVA: Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
+        pytest.skip("NO JAVA, so Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
     with spark_session(tmp_path_factory.mktemp("spark")) as session:
         yield session
 
@@ -44,5 +44,5 @@ def topic(broker: Broker, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where a test keeps its files."""
+    """The folder for a test's files."""
     return tmp_path

@@ -2,7 +2,7 @@
 
 python -m tests.spark.connect_job ADDRESS SOURCE TARGET FOLDER
 
-Tells what it saw as one line of JSON. `remote("local[2]")` starts the server that it speaks with.
+Prints its results as one line of JSON. `remote("local[2]")` starts the server that it connects to.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""A task of a write whose rows come as fast as the sink takes them.
+"""A write task whose rows arrive as fast as the sink takes them.
 
 python -m tests.spark.eager_writer ADDRESS TOPIC MIB
 
-Says `taken` for each MiB that the sink took, and at last how many messages are stored and by how many MiB it grew.
+Prints `taken` for each MiB that the sink took, and finally the number of stored messages and its memory growth (MiB).
 """
 
 import re
@@ -22,7 +22,7 @@ ROWS_A_MIB = 1_024
 
 
 def rows(mib: int) -> Iterator[Any]:
-    """So many MiB of rows, a KiB each."""
+    """`mib` MiB of rows, 1 KiB each."""
     for _ in range(mib):
         bodies = pa.array([b"x" * 1_024] * ROWS_A_MIB, pa.binary())
         yield pa.RecordBatch.from_arrays([bodies], names=["body"])
@@ -30,20 +30,20 @@ def rows(mib: int) -> Iterator[Any]:
 
 
 def memory_mib(name: str) -> int:
-    """A figure of this process's memory: VmRSS is what it has now, VmHWM the most it ever had."""
+    """A memory figure of this process in MiB: VmRSS is the current value, VmHWM the peak."""
     found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return int(found[1]) // 1_024
 
 
 def say(line: str) -> None:
-    """A line for whoever started this."""
+    """Print a line for the parent process."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def main(address: str, topic: str, mib: int) -> None:
-    """Write, and tell."""
+    """Write the rows and report."""
     task = TaskContext._getOrCreate()
     task._partitionId, task._localProperties = 0, {}
     options = parse({"address": address, "topic": topic}, StructType([StructField("body", BinaryType())]))

@@ -1,11 +1,10 @@
-"""The driver that the long test kills: a topic into a lake, and into two others, exactly once and, to compare, not.
+"""The driver that the long test kills: copies a topic into a lake and into two topics, exactly once and at least once.
 
 python -m tests.spark.long_queries ADDRESS SOURCE FOLDER MESSAGES_A_BATCH
 
-Each copy shuffles its rows, and its writers get them in pieces that are cut elsewhere by every attempt of a task: what
-is the same in all attempts is the order of a partition's rows and nothing else, as the documents ask for. `local[2,8]`
-lets Spark try a task again whose worker was killed; what plans a query and is killed takes the query with it, which is
-started again.
+Each copy shuffles its rows, and every attempt of a task gets them in different pieces. Attempts have only the order of
+a partition's rows in common, as the documents require. `local[2,8]` lets Spark repeat a task whose worker was killed. A
+killed planner ends its query, which is started again.
 """
 
 import sys
@@ -26,14 +25,14 @@ from ortoo.spark.writing.stream_write import StreamWriter
 
 COLUMNS = "topic,enode,queue_id,offset,body,stored_at,born_at"
 COPIES = {"copy": "exactly-once", "control": "at-least-once"}
-"""What stands behind the source's name in that of a copy, and how often a row is stored there."""
+"""Suffix of a copy's topic, and its delivery semantics."""
 PIECE_ROWS_MAX = 300
 LOOK_S = 0.2
 FAILURES_MAX = 20
 
 
 class PiecesSource(OrtooDataSource):
-    """Our sink, whose tasks get their rows in pieces of any size."""
+    """The sink under test, whose tasks get their rows in pieces of any size."""
 
     @classmethod
     def name(cls) -> str:
@@ -41,12 +40,12 @@ class PiecesSource(OrtooDataSource):
         return "ortoo-pieces"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-        """The sink of a query: ours, with other pieces."""
+        """The sink of a query, with rows in random pieces."""
         return PiecesWriter(self._options(), schema, overwrite)
 
 
 class PiecesWriter(StreamWriter):
-    """Ours, for which Arrow batches are cut at random."""
+    """The writer under test, with Arrow batches split at random."""
 
     def write(self, iterator: Iterator[Any]) -> Any:
         """Write the rows of one task."""
@@ -54,7 +53,7 @@ class PiecesWriter(StreamWriter):
 
 
 def in_pieces(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same rows in the same order, in slices of sizes that no other attempt has."""
+    """The same rows in the same order, in slices whose sizes differ between attempts."""
     randomness = Randomness()
     for batch in batches:
         at = 0
@@ -65,14 +64,14 @@ def in_pieces(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def main(address: str, source: str, folder: Path, messages: str) -> None:
-    """Run all queries until everything that is there now is through."""
+    """Run all queries until everything that is stored now was processed."""
     conf = (
         "spark.driver.memory=768m",
         "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.driver.host=127.0.0.1",
         "spark.sql.shuffle.partitions=2",
         f"spark.sql.execution.arrow.maxRecordsPerBatch={1 + Randomness().below(2 * PIECE_ROWS_MAX)}",
-        # Otherwise Spark lets no stream be sorted, not even within the partitions of a batch.
+        # Otherwise Spark does not allow sorting in a stream, not even within the partitions of a batch.
         "spark.sql.streaming.unsupportedOperationCheck=false",
     )
     with session(SparkSettings("local[2,8]", conf)) as spark:
@@ -103,9 +102,9 @@ def main(address: str, source: str, folder: Path, messages: str) -> None:
 
 
 def supervise(writers: dict[str, Any]) -> None:
-    """Run queries to their ends, in any order at first, then all at once; those whose planner was killed start anew.
+    """Run queries to their ends, one after another first, then all at once; killed ones are started again.
 
-    Errors: what a query ended with when that was often.
+    Errors: the error of a query that failed too often.
     """
     failures, started = 0, False
     queries: dict[str, Any] = {}
@@ -131,7 +130,7 @@ def supervise(writers: dict[str, Any]) -> None:
 
 
 def say(line: str, to: Any = sys.stdout) -> None:
-    """A line for whoever started this, or for the log."""
+    """Print a line for the parent process, or for the log."""
     to.write(f"{line}\n")
     to.flush()
 

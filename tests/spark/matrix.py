@@ -1,8 +1,8 @@
-"""A selection of Spark's tests under each version of Spark, in environments of their own: `make spark-matrix`.
+"""A selection of Spark's tests for each version of Spark, in separate environments: `make spark-matrix`.
 
     python -m tests.spark.matrix [VERSION...]
 
-An environment has its Spark and finds everything else in the one that runs this; it is made once, in .tools.
+An environment has its Spark and uses the other packages of this one. It is created once, in .tools.
 """
 
 import os
@@ -35,17 +35,17 @@ TESTS: Final = {
         "test_sink.py::test_a_sink_whose_checkpoint_was_deleted_is_refused",
     ),
 }
-"""What can be done since which version, and the tests of it; the page on shipping has the same table."""
+"""Features by the first version that has them, with their tests; the page on shipping has the same table."""
 RUN_S = 1_800
 
 
 def can(version: str, first: str) -> bool:
-    """Whether `version` is `first`, such as 4.1, or newer."""
+    """Whether `version` is at least `first`, such as 4.1."""
     return [*map(int, version.split(".")[:2])] >= [*map(int, first.split("."))]
 
 
 def environment(version: str) -> str:
-    """The interpreter of an environment with that Spark; made if it is not there."""
+    """The interpreter of an environment with that Spark, created if it does not exist."""
     folder = ROOT / f".tools/spark-{version}"
     python = str(folder / "bin/python")
     if not (folder / "ready").exists():
@@ -63,10 +63,10 @@ def environment(version: str) -> str:
 
 
 def passes(version: str) -> bool:
-    """Whether its selection of tests passes under this version, and no test was skipped."""
+    """Whether its selection of tests passes with this version, and no test was skipped."""
     since = {what: tests for what, (first, *tests) in TESTS.items() if can(version, first)}
     tests = [str(ROOT / "tests/spark" / name) for names in since.values() for name in names]
-    # Spark before 4.2 leaves sockets of its own to the collector, which a test is not to fail for.
+    # Spark before 4.2 leaves sockets to the garbage collector, for which a test must not fail.
     ignored = () if can(version, "4.2") else ("-W", "ignore::pytest.PytestUnraisableExceptionWarning")
     done = subprocess.run(
         [environment(version), "-m", "pytest", "-q", "-p", "no:cacheprovider", *ignored, *tests],

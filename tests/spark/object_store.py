@@ -1,8 +1,8 @@
-"""An object store that speaks S3, as a process of its own.
+"""An object store that speaks S3, as a separate process.
 
 python -m tests.spark.object_store
 
-Says its port, and ends with its standard input.
+Prints its port, and exits when its standard input is closed.
 """
 
 import logging
@@ -18,7 +18,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "someone", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_
 
 @contextmanager
 def object_store() -> Iterator[dict[str, str]]:
-    """Run one with a bucket; yields what delta-rs and polars want to know of it."""
+    """Run one with a bucket; yields the settings for delta-rs and polars."""
     command = [sys.executable, "-m", "tests.spark.object_store"]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -31,7 +31,7 @@ def object_store() -> Iterator[dict[str, str]]:
 
 
 def main() -> None:
-    """Serve until nobody listens any more."""
+    """Serve until standard input is closed."""
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)

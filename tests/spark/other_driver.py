@@ -1,8 +1,8 @@
-"""A driver of its own, for what the shared session must not see: a broken neighbour, tasks and workers that fail.
+"""A separate driver for what the shared session must not see: a broken package, failing tasks and workers.
 
 python -m tests.spark.other_driver ADDRESS SOURCE TARGET FOLDER
 
-Tells what it saw as one line of JSON. `local[2,3]` lets Spark try each task three times.
+Prints its results as one line of JSON. `local[2,3]` lets Spark run each task up to three times.
 """
 
 import json
@@ -26,11 +26,11 @@ from ortoo.spark.reading.stream_read import StreamReader
 from tests.spark.session import spark_session
 
 FAILURES = "OTHER_DRIVER_FAILURES"
-"""The variable that tells workers where to leave a file for each failure."""
+"""The variable with the folder in which workers leave a file for each failure."""
 
 
 class DyingSource(OrtooDataSource):
-    """Our source, but the worker of each task's first attempt is killed in the middle of it."""
+    """The source under test, but the worker of each task's first attempt is killed during it."""
 
     @classmethod
     def name(cls) -> str:
@@ -38,32 +38,32 @@ class DyingSource(OrtooDataSource):
         return "dying"
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """The plan: ours, with other workers."""
+        """The plan of the source, with dying workers."""
         return DyingBatchReader(parse(self.options, streaming=False), schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """The source of a query: ours, with other workers."""
+        """The source of a query, with dying workers."""
         return DyingStreamReader(parse(self.options, streaming=True), schema)
 
 
 class DyingBatchReader(BatchReader):
-    """Ours, whose workers die."""
+    """The batch reader, whose workers die."""
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """The rows of one task; the first attempt takes its worker with it."""
+        """The rows of one task; the first attempt kills its worker."""
         return dying("read", super().read(partition))
 
 
 class DyingStreamReader(StreamReader):
-    """Ours, whose workers die."""
+    """The stream reader, whose workers die."""
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """The rows of one task; the first attempt takes its worker with it."""
+        """The rows of one task; the first attempt kills its worker."""
         return dying("copy", super().read(partition))
 
 
 def dying(work: str, batches: Iterator[Any]) -> Iterator[Any]:
-    """The same batches; in the middle of a task's first attempt the worker is killed."""
+    """The same batches; the worker is killed during a task's first attempt."""
     yield next(batches)
     if is_first_attempt(work):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -71,7 +71,7 @@ def dying(work: str, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def is_first_attempt(work: str) -> bool:
-    """Whether Spark runs this task for the first time; a file tells that it did, and what the work was."""
+    """Whether Spark runs this task for the first time; records it in a file named by the task."""
     task = TaskContext.get()
     assert task is not None, "this runs in a task"
     if task.attemptNumber():
@@ -81,12 +81,12 @@ def is_first_attempt(work: str) -> bool:
 
 
 def tell(what: str) -> None:
-    """A line for whoever looks for what takes so long."""
+    """Print a progress line, to locate slow steps."""
     sys.stderr.write(f"{SystemClock().now_ms()} {what}\n")
 
 
 def main(address: str, source: str, target: str, folder: Path) -> dict[str, Any]:
-    """What happened, by name."""
+    """The results by name."""
     seen: dict[str, Any] = {}
     failures = folder / "failures"
     failures.mkdir()

@@ -1,4 +1,4 @@
-"""What readers other than Spark count in a lake."""
+"""Counts of a lake's rows by readers other than Spark."""
 
 import duckdb
 import polars
@@ -10,7 +10,7 @@ COUNTS = 'count(*), count(distinct (enode, queue_id, "offset")), sum(octet_lengt
 
 
 def of_duckdb(lake: Lake) -> tuple[int, ...]:
-    """The rows, the places, the bytes of all bodies and the tags of a lake, counted by DuckDB."""
+    """Numbers of rows, positions, body bytes and tags of a lake, counted by DuckDB."""
     messages = lake.table().to_pyarrow_dataset()
     found = duckdb.sql(f"select {COUNTS} from messages").fetchall()
     assert messages is not None
@@ -18,7 +18,7 @@ def of_duckdb(lake: Lake) -> tuple[int, ...]:
 
 
 def of_polars(lake: Lake) -> tuple[int, ...]:
-    """The same, counted by polars."""
+    """The same numbers, counted by polars."""
     messages = polars.scan_delta(lake.path, storage_options=dict(lake.storage))
     column = polars.col
     found = messages.select(
@@ -31,5 +31,5 @@ def of_polars(lake: Lake) -> tuple[int, ...]:
 
 
 def expected_counts(sent: list[Message]) -> tuple[int, ...]:
-    """What both count in a lake that holds these messages, each once."""
+    """The numbers for a lake that holds each of these messages once."""
     return len(sent), len(sent), sum(len(each.body) for each in sent), sum(each.tag is not None for each in sent)

@@ -20,7 +20,7 @@ Query = Callable[[Any], Any]
 
 
 class RandomQueries:
-    """The frame under test, a plain DataFrame of the same rows, and what was made of both so far."""
+    """The frame under test, a plain DataFrame of the same rows, and the frames derived from both."""
 
     def __init__(self, frame: Any, plain: Any, seed: int, push_down: Sequence[str] = ("true", "false")) -> None:
         """`frame` and `plain` are of one session, and have the same rows and the columns `COLUMNS`."""

@@ -1,4 +1,4 @@
-"""Messages for tests, and where they went."""
+"""Messages for tests, and their receipts."""
 
 from collections.abc import Sequence
 

@@ -14,18 +14,18 @@ from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 
 SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""What has a JVM that lives for seconds spend none of them on becoming fast."""
+"""Options of a JVM that lives for seconds and should not spend time on optimisation."""
 
 
 def java_found() -> bool:
-    """Whether a Java is there for Spark to run on."""
+    """Whether Spark finds a Java."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java") is not None or bool(home and (Path(home) / "bin" / "java").exists())
 
 
 @contextlib.contextmanager
 def spark_session(folder: Path, *, master: str = "local[2]", memory: str = "768m") -> Iterator[Any]:
-    """A session on this machine that asks no network and leaves nothing running."""
+    """A session on this machine that uses no network and leaves no process running."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""A job for a cluster whose workers have nothing installed: counts a topic, and says where the package came from.
+"""A job for a cluster whose workers have nothing installed: counts a topic and prints the origin of the package.
 
 spark-submit --archives env.tar.gz#environment shipped_job.py ADDRESS TOPIC
 """
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 
 def where(rows: object) -> list[tuple[str, str]]:
-    """On an executor: its id and where it has the package from."""
+    """On an executor: its id and the location of the package."""
     from pyspark import SparkFiles
 
     import ortoo.spark

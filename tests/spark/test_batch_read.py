@@ -1,4 +1,4 @@
-"""Topics as tables: what was sent is what is read, bounds are kept, and errors come before tasks."""
+"""Topics as tables: complete rows, exact bounds, and errors before any task runs."""
 
 import datetime
 import json
@@ -49,12 +49,12 @@ def offsets_json(broker: Broker, topic: str, offset: int) -> str:
 
 
 def places(receipts: list[Receipt]) -> dict[tuple[str, int, int], int]:
-    """Where each message went."""
+    """The key of each message by its position."""
     return {(r.queue.enode, r.queue.queue_id, r.offset): number for number, r in enumerate(receipts)}
 
 
 def test_every_column_of_every_message_is_as_it_was_sent(read: Read, broker: Broker, topic: str) -> None:
-    """Check 2: ids, tags, keys, bodies that are no text, times to the millisecond, groups, properties."""
+    """Check 2: ids, tags, keys, binary bodies, times to the millisecond, groups, properties."""
     sent = varied(3_000)
     found = places(send(broker, topic, sent))
     rows = read().collect()
@@ -74,7 +74,7 @@ def test_every_column_of_every_message_is_as_it_was_sent(read: Read, broker: Bro
 
 
 def test_empty_topics_and_large_bodies_are_read(read: Read, broker: Broker, topic: str) -> None:
-    """Check 2: no rows from an empty topic; a body of 4 MiB arrives whole."""
+    """Check 2: no rows from an empty topic. A body of 4 MiB arrives whole."""
     assert read().count() == 0
     body = bytes(range(256)) * (4 << 12)
     send(broker, topic, [Message(body), Message(b"small")])
@@ -82,7 +82,7 @@ def test_empty_topics_and_large_bodies_are_read(read: Read, broker: Broker, topi
 
 
 def test_reading_needs_no_registration_after_installation(spark: Any, broker: Broker, topic: str) -> None:
-    """Check 1: format("ortoo") is found by its module's name; `register` does the same by hand."""
+    """Check 1: format("ortoo") is found by its module's name, and `register` does the same."""
     import ortoo.spark
     from pyspark_ortoo import DefaultSource
 
@@ -92,7 +92,7 @@ def test_reading_needs_no_registration_after_installation(spark: Any, broker: Br
 
 
 def test_bounds_are_offsets_words_or_mixtures(read: Read, broker: Broker, topic: str) -> None:
-    """Check 3: JSON for all queues, for some with a default, and -1 and -2 as words."""
+    """JSON for all queues, for some with a default, and -1 and -2 as words."""
     receipts = send(broker, topic, numbered(4_000))
     total = {queue: end for queue, (_, end) in broker.queues(topic).items()}
     one = max(total, key=lambda queue: total[queue])
@@ -111,7 +111,7 @@ def test_bounds_are_offsets_words_or_mixtures(read: Read, broker: Broker, topic:
 
 
 def test_bounds_by_time_find_the_first_message_stored_then(read: Read, broker: Broker, topic: str) -> None:
-    """Check 3: at, between, before the first and after the last message, with both strategies."""
+    """At, between, before the first and after the last message, with both strategies."""
     first = send(broker, topic, numbered(800))
     second = send(broker, topic, numbered(800, 800))
     begin, border, end = first[0].stored_at_ms, second[0].stored_at_ms, second[-1].stored_at_ms
@@ -127,7 +127,7 @@ def test_bounds_by_time_find_the_first_message_stored_then(read: Read, broker: B
 
 
 def test_a_read_can_begin_where_a_group_is(read: Read, broker: Broker, topic: str) -> None:
-    """Check 3: queues start at the group's offset; those it has none for at the default."""
+    """Check 3: queues start at the group's offset, or at the default if it has none."""
     send(broker, topic, numbered(2_000))
     ends = {queue: end for queue, (_, end) in broker.queues(topic).items()}
     one = max(ends, key=lambda queue: ends[queue])
@@ -140,15 +140,17 @@ def test_a_read_can_begin_where_a_group_is(read: Read, broker: Broker, topic: st
 
 
 def test_mistakes_are_named_before_any_task_runs(read: Read) -> None:
-    """Check 3: Spark shows the error that names the option and what was meant."""
+    """Check 3: Spark shows the error with the option and the probable name."""
     with pytest.raises(Exception, match="did you mean maxOffsetsPerTrigger"):
         read(maxOffsetPerTrigger="1")
-    with pytest.raises(Exception, match=r"maxOffsetsPerTrigger.*for streaming queries; a batch read is bounded by"):
+    with pytest.raises(
+        Exception, match=r"maxOffsetsPerTrigger.*only with streaming queries \(a batch read is bounded by"
+    ):
         read(maxOffsetsPerTrigger="1").count()
 
 
 def test_a_dataframe_is_a_snapshot(read: Read, broker: Broker, topic: str) -> None:
-    """Check 4: counting twice while somebody sends gives one number; a new load sees more."""
+    """Check 4: counting twice during sends gives one number, and a new load sees more."""
     send(broker, topic, numbered(1_000))
     frame = read()
     assert frame.count() == 1_000
@@ -160,9 +162,9 @@ def test_a_dataframe_is_a_snapshot(read: Read, broker: Broker, topic: str) -> No
 def test_a_frame_with_fixed_ends_is_a_snapshot_whatever_the_session_sets(
     spark: Any, broker: Broker, topic: str
 ) -> None:
-    """With Spark's push-down on, each condition plans the frame again; ends that are given keep it the same.
+    """With Spark's push-down on, each condition plans the frame again; given ends keep it unchanged.
 
-    A time that Python cannot represent is Spark's own error there, and none with push-down off.
+    A time that Python cannot represent is an error of Spark, which does not occur with push-down off.
     """
     send(broker, topic, numbered(100))
     session = spark.newSession()
@@ -188,7 +190,7 @@ def test_a_frame_with_fixed_ends_is_a_snapshot_whatever_the_session_sets(
 
 
 def test_a_projection_reads_only_its_columns(read: Read, spark: Any, broker: Broker, topic: str) -> None:
-    """Check 13: by the option and by a schema; a wrong type is refused."""
+    """Check 13: by the option and by a schema. A wrong type is refused."""
     send(broker, topic, numbered(10))
     assert read(columns="offset,body").columns == ["offset", "body"]
     source = spark.read.format("ortoo").options(address=broker.address, subscribe=topic)
@@ -200,7 +202,7 @@ def test_a_projection_reads_only_its_columns(read: Read, spark: Any, broker: Bro
 
 
 def test_what_is_not_asked_for_does_not_leave_the_broker(broker: Broker, topic: str) -> None:
-    """Check 13: a read of two small columns fetches under a tenth of the bytes, for the same rows."""
+    """Check 13: a read of two small columns fetches less than a tenth of the bytes, for the same rows."""
     send(broker, topic, [Message(b"x" * 500, properties={"n": str(n)}) for n in range(4_000)])
     narrow = StructType([StructField("offset", LongType()), StructField("born_at", TimestampType())])
     wide = StructType([*narrow, StructField("body", BinaryType()), StructField("queue_id", IntegerType())])
@@ -220,7 +222,7 @@ def test_what_is_not_asked_for_does_not_leave_the_broker(broker: Broker, topic: 
 
 @pytest.mark.long
 def test_bodies_alone_are_read_faster_than_all_columns(read: Read, broker: Broker, topic: str) -> None:
-    """Check 13: `columns=body` takes at most two thirds of the time of all columns, by the medians of turns."""
+    """Check 13: `columns=body` takes at most two thirds of the time of all columns (median of several turns)."""
     described = [
         Message(b"x" * 200, "tag", (f"key-{n}",), properties={"region": "west", "n": str(n)}) for n in range(100_000)
     ]
@@ -232,7 +234,7 @@ def test_bodies_alone_are_read_faster_than_all_columns(read: Read, broker: Broke
         for columns, taken in seconds.items():
             began_s = clock.monotonic_s()
             read(columns=columns).write.format("noop").mode("overwrite").save()
-            if turn:  # the first one warms workers and the JVM up
+            if turn:  # the first turn warms up workers and the JVM
                 taken.append(clock.monotonic_s() - began_s)
     ratio = median(seconds[""]) / median(seconds["body"])
     sys.stdout.write(f"bodies alone are read {ratio:.2f} times as fast as all columns: {seconds}\n")
@@ -240,7 +242,7 @@ def test_bodies_alone_are_read_faster_than_all_columns(read: Read, broker: Broke
 
 
 def test_the_broker_sends_what_a_tag_or_a_condition_wants(read: Read, broker: Broker, topic: str) -> None:
-    """B-170: one message in a hundred, by tag and by properties; all offsets are passed, little of it travels."""
+    """One message in a hundred, by tag and by properties; all offsets are passed, and few bytes are sent."""
     send(broker, topic, [Message(b"x" * 300, "rare" if n % 100 == 0 else "often", properties={"n": str(n)})
                          for n in range(4_000)])  # fmt: skip
     assert read(tags="rare").count() == 40
@@ -265,7 +267,7 @@ def test_the_broker_sends_what_a_tag_or_a_condition_wants(read: Read, broker: Br
 
 
 def test_bodies_are_decoded_by_spark(read: Read, broker: Broker, topic: str) -> None:
-    """B-160 and B-162: a body touches its own row alone, whatever is in it; `null` ends no worker."""
+    """An invalid body affects only its own row; `null` ends no worker."""
     good = [json.dumps({"id": n, "name": f"n {n}", "more": [1]}, indent=n % 2 or None).encode() for n in range(50)]
     bad = [b"null", b'}\n{"id":99', b'{"id":7,"name":"x"', b"\xff\xfe{"]
     send(broker, topic, [Message(body) for body in [*good, *bad]])
@@ -287,7 +289,7 @@ def test_bodies_are_decoded_by_spark(read: Read, broker: Broker, topic: str) -> 
 
 
 def test_bodies_of_other_formats_are_decoded_by_spark(spark: Any) -> None:
-    """MessagePack by a function over Arrow; Avro and protobuf by Spark's own, which say which package they need."""
+    """MessagePack is decoded over Arrow, Avro and protobuf by Spark, whose errors name the required package."""
     packed = [msgpack.packb({"id": 1, "tags": ["a"]}), msgpack.packb({"more": 1}), msgpack.packb({"id": "x"}), b"\xc1"]
     frame = spark.createDataFrame([(n, body) for n, body in enumerate(packed)], "n int, body binary")
     value = bodies.msgpack("id bigint, tags array<string>", on_invalid="null").alias("value")

@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(RUN_S + 100)]
 
 
 def test_a_client_of_spark_connect_reads_filters_and_writes(broker: Broker, topic: str, folder: Path) -> None:
-    """The page on shipping: registered by a remote session, batches and streams read and write as in a session here."""
+    """The page on shipping: a remote session registers the source, reads and writes batches and streams."""
     if not java_found():
-        pytest.skip("NO JAVA: Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
+        pytest.skip("NO JAVA, so Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
     broker.client.admin.create_topic(f"{topic}-copy", queue_count=2)
     send(broker, topic, [Message(b'{"n": %d}' % n, "rare" if n % 100 == 0 else None) for n in range(MESSAGES)])
     done = subprocess.run(

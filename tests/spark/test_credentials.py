@@ -1,4 +1,4 @@
-"""B-169: each query says by its options who asks, and over TLS; others of the same process are not touched."""
+"""Each query has its own credentials and TLS from its options, which do not affect others of the process."""
 
 import asyncio
 from pathlib import Path
@@ -20,13 +20,13 @@ BODY = StructType([StructField("body", BinaryType())])
 
 
 def bodies(**options: str) -> list[bytes]:
-    """What a query with these options reads."""
+    """The bodies that a query with these options reads."""
     reader = BatchReader(read_options.parse(options, streaming=False), BODY)
     return [body for task in reader.partitions() for batch in reader.read(task) for body in batch["body"].to_pylist()]
 
 
 async def test_queries_have_their_own_users_and_speak_tls(spark: Any, tmp_path: Path) -> None:
-    """A user who may reads, one who may not is refused, one process beside the other; in the clear TLS hears nobody."""
+    """A user with the right reads, and one without it is refused in the same process; TLS ports reject plaintext."""
     made, key = await certificate(tmp_path)
     tls = {"tls_listen_address": "127.0.0.1:0", "tls_certificate_file": str(made), "tls_key_file": str(key)}
     async with guarded(tmp_path, snodes=1, **tls) as cluster:

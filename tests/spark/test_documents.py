@@ -1,4 +1,4 @@
-"""The documents about Spark say what is true: every option is in them, and the tutorial runs as it stands."""
+"""The documents about Spark: every option is documented, and the tutorial runs unchanged."""
 
 import ast
 import inspect
@@ -51,7 +51,7 @@ KAFKA_OPTIONS = set(
             """,
     )
 )
-"""What the guide to Spark's Kafka connector lists."""
+"""The options in the guide to Spark's Kafka connector."""
 
 
 def blocks(language: str, page: str = TUTORIAL) -> list[str]:
@@ -60,7 +60,7 @@ def blocks(language: str, page: str = TUTORIAL) -> list[str]:
 
 
 def named(page: str, heading: str) -> set[str]:
-    """What the first column of the tables under a heading names."""
+    """The names in the first column of the tables under a heading."""
     section = (DOCS / page).read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
     cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
@@ -75,15 +75,15 @@ def test_every_option_and_column_is_described() -> None:
 
 
 def test_the_page_says_which_options_are_for_streams() -> None:
-    """The options that a batch read refuses are those whose row says so."""
+    """The options that a batch read refuses are those marked in the table."""
     rows = re.findall(r"^\| `(\w+)` \| .* \| streams only; ", (DOCS / "reading.md").read_text(), re.M)
     assert set(rows) == set(STREAM_ONLY)
 
 
 def test_the_reports_for_spark_are_true(folder: Path) -> None:
-    """The programs on the page about push-down print what stands below them, without Ortoo."""
+    """The programs on the page about push-down print the output shown there, without Ortoo."""
     if not java_found():
-        pytest.skip("NO JAVA: Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
+        pytest.skip("NO JAVA, so Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
     page = (DOCS / "pushdown.md").read_text()
     programs, (printed, error) = blocks("python", page), blocks("text", page)
     assert "ortoo" not in "".join(programs)
@@ -103,7 +103,7 @@ def test_the_reports_for_spark_are_true(folder: Path) -> None:
 
 
 def test_each_option_of_kafkas_source_has_its_row() -> None:
-    """Every option that Spark's Kafka connector documents is on the page, and what stands beside it is one of ours."""
+    """Every documented option of Spark's Kafka connector is on the page, with an existing option of Ortoo."""
     rows = [line.split("|")[1:4] for line in (DOCS / "kafka.md").read_text().splitlines() if line.startswith("| ")][1:]
     theirs = {name for row in rows for name in re.findall(r"`([\w.*]+)`", row[0])}
     assert theirs >= KAFKA_OPTIONS
@@ -120,7 +120,7 @@ def test_each_option_of_kafkas_source_has_its_row() -> None:
 
 
 def test_the_settings_in_the_documents_are_the_settings_there_are(folder: Path) -> None:
-    """The long example has every setting with its default, the tutorial's and the manifest's are accepted."""
+    """The long example has every setting with its default; the tutorial's and the manifest's are accepted."""
     page = (DOCS / "pipeline.md").read_text()
     example = re.findall(r"```toml\n(.*?)```", page, re.S)[0]
     file = folder / "pipeline.toml"
@@ -138,9 +138,9 @@ def test_the_settings_in_the_documents_are_the_settings_there_are(folder: Path) 
 def test_the_tutorial_runs_as_it_stands(
     spark: Any, broker: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its programs and commands do what the text says, against a broker of this test.
+    """Its programs and commands print the documented output, with a broker of this test.
 
-    The program has a Spark of its own; the commands run here, in the shared one.
+    The program has a separate Spark; the commands run in the shared one.
     """
     del spark
     broker.client.admin.create_topic("orders")
@@ -187,7 +187,7 @@ def test_the_tutorial_runs_as_it_stands(
 
 
 def test_the_report_over_two_live_topics_is_what_a_batch_finds(spark: Any, broker: Broker, folder: Path) -> None:
-    """A windowed join and a state of one's own, from their page as it stands: equal to what a batch finds."""
+    """The windowed join and the custom state of the page give the same rows as a batch."""
     pytest.importorskip("pandas", reason="pandas is not installed; run `make spark-setup`")
     days = [f"2026-01-{day:02} {hour:02}:00:00" for day in (1, 2) for hour in range(24)]
     bodies = {

@@ -68,7 +68,7 @@ def arrow_rows(rows: list[dict[str, Any]]) -> Any:
 
 @given(st.lists(ROW, min_size=1, max_size=30), st.integers(0, 5), st.sampled_from(Codec))
 def test_rows_survive_the_way_there_and_back(rows: list[dict[str, Any]], cut: int, codec: Codec) -> None:
-    """What is encoded from Arrow is read the same by the client's reader and by Spark's, slices included."""
+    """Rows encoded from Arrow are decoded equally by the client's reader and by Spark's, slices included."""
     cut = min(cut, len(rows) - 1)
     sealed = sealed_batch(arrow_rows(rows).slice(cut), now_ms=5, codec=codec)
     wanted = rows[cut:]
@@ -94,7 +94,7 @@ def test_rows_survive_the_way_there_and_back(rows: list[dict[str, Any]], cut: in
 
 @given(st.lists(ROW, min_size=1, max_size=20))
 def test_what_the_client_encodes_and_what_we_encode_are_the_same_bytes(rows: list[dict[str, Any]]) -> None:
-    """One format has one encoding, whoever writes it."""
+    """A format has one encoding, independent of the encoder."""
     sealed = sealed_batch(arrow_rows(rows), now_ms=5)
     assert encode(list(open_batch(sealed)), now_ms=5) == sealed
 
@@ -118,7 +118,7 @@ def test_batches_are_cut_in_the_same_places_however_rows_come(sizes: list[int], 
 
 @pytest.mark.parametrize(("body", "said"), [(None, "is null"), (b"", "is empty"), (b"x" * (4 << 20) + b"x", "at most")])
 def test_bodies_nobody_may_send_are_refused_before_they_travel(body: bytes | None, said: str) -> None:
-    """Check 2: a message has 1 byte to 4 MiB."""
+    """A message has 1 byte to 4 MiB."""
     rows = pa.RecordBatch.from_arrays([pa.array([b"good", body], pa.binary())], names=["body"])
     with pytest.raises(Invalid, match=said):
         list(BatchCutter(Codec.NONE).add(rows, 1))
@@ -126,7 +126,7 @@ def test_bodies_nobody_may_send_are_refused_before_they_travel(body: bytes | Non
 
 @given(st.data())
 def test_damaged_columns_are_named_and_never_believed(data: st.DataObject) -> None:
-    """Whatever bytes claim to be a batch: an error of ours, or rows; nothing else happens."""
+    """Any bytes as a batch give an error of Ortoo, or rows, and nothing else."""
     rows = [
         {"body": b"a" * 9, "tag": "t", "keys": ["k"], "message_group": "g", "properties": {"p": "v"}} for _ in range(5)
     ]

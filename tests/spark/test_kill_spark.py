@@ -1,6 +1,6 @@
-"""Drivers and workers killed at random while messages flow: the lake and the exact copy stay exact.
+"""Drivers and workers are killed at random during sends; the lake and the exactly-once copy stay exact.
 
-`ORTOO_SPARK_MESSAGES` and `ORTOO_SPARK_KILLS` choose how much; `make spark-kills` takes 500,000 and 50, `make
+`ORTOO_SPARK_MESSAGES` and `ORTOO_SPARK_KILLS` set the numbers. `make spark-kills` uses 500,000 and 50, `make
 spark-long` 10,000,000 and 20.
 """
 
@@ -25,15 +25,15 @@ from tests.spark.session import Broker
 MESSAGES = int(os.environ.get("ORTOO_SPARK_MESSAGES", "200000"))
 KILLS = int(os.environ.get("ORTOO_SPARK_KILLS", "4"))
 BATCHES = max(2 * KILLS, 60)
-"""So many that the queries outlast the kills: between two of them a few batches are done, if any."""
+"""Number of batches such that the queries outlast the kills; between two kills few batches complete."""
 KILL_AFTER_BATCHES = 4
 KILL_AFTER_S = 1.0
-"""A driver is hit after a batch or up to so many, all queries together, and up to so much time: anywhere in one."""
+"""A driver is killed after a random number of batches of all queries up to this, within a random time."""
 KILL_WITHIN_S = 60.0
-"""Or after so long: a query that starts, or is through, commits nothing."""
+"""Or after this time, because a query that starts or has ended commits no batch."""
 LOOK_S = 0.05
 WORKERS_A_DRIVER = 7
-"""So many workers are killed before a driver is; Spark tries their tasks again, the driver their queries."""
+"""Number of workers killed before each driver; Spark repeats their tasks, the driver their queries."""
 FAILURES_MAX = 10
 RUN_S = 3_600
 
@@ -57,10 +57,10 @@ class Driver:
         assert self.process.stdout is not None
         self.started = self.process.stdout.readline().strip() == "started"
         self.hurt = False
-        """Whether it lost a worker: it may end for that, when it lost many."""
+        """Whether it lost a worker, after which it may fail if it lost many."""
 
     def ends_within(self, seconds: float) -> int | None:
-        """Its exit code, or None if it still runs after so long."""
+        """Its exit code, or None if it still runs after `seconds`."""
         try:
             code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -69,7 +69,7 @@ class Driver:
         return code
 
     def kill(self) -> None:
-        """End the driver and its JVM without warning; its workers notice and end by themselves."""
+        """Kill the driver and its JVM with SIGKILL; its workers notice and exit."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._close()
@@ -84,7 +84,7 @@ class Driver:
         return Path(self.log.name).read_text()[-3000:]
 
     def worker_ids(self) -> list[int]:
-        """The Python workers of its JVM: what runs tasks, what forks those, and what plans queries."""
+        """The Python workers of its JVM: those that run tasks, fork workers, or plan queries."""
         return [pid for pid in processes.descendants(self.process.pid) if b" -m pyspark" in _command(pid)]
 
 
@@ -96,7 +96,7 @@ def _command(process_id: int) -> bytes:
 
 
 class Progress:
-    """How far the queries are by their checkpoints, told line by line as things happen."""
+    """The progress of the queries by their checkpoints, printed as lines."""
 
     def __init__(self, folder: Path) -> None:
         """`folder` has the checkpoints of the queries."""
@@ -105,13 +105,13 @@ class Progress:
         self._folder = folder
 
     def tell(self, what: str) -> None:
-        """One line: the time since the beginning, what happened, and how far the queries are."""
+        """Print one line: the time since the start, the event, and the progress of the queries."""
         sys.stdout.write(f"{self.now_s:6.0f} s  {what}; of {BATCHES} batches: {self._batches()}\n")
         sys.stdout.flush()
 
     @property
     def now_s(self) -> float:
-        """The time since the beginning."""
+        """The time since the start."""
         return self._clock.monotonic_s() - self._began_s
 
     @property
@@ -126,7 +126,7 @@ class Progress:
 
 
 def hit(driver: Driver, progress: Progress, randomness: Randomness, *, at_worker: bool) -> str:
-    """Kill a driver or one of its workers at a random point; what was killed, or nothing when it had ended before."""
+    """Kill a driver or one of its workers at a random time; returns its name, or nothing if it had ended."""
     until, until_s = progress.batches + 1 + randomness.below(KILL_AFTER_BATCHES), progress.now_s + KILL_WITHIN_S
     while progress.batches < until and progress.now_s < until_s:
         if driver.ends_within(LOOK_S) is not None:
@@ -147,7 +147,7 @@ def hit(driver: Driver, progress: Progress, randomness: Randomness, *, at_worker
 def test_kills_of_drivers_and_workers_lose_and_double_nothing(
     spark: Any, broker: Broker, topic: str, folder: Path
 ) -> None:
-    """Check 6 and 7: after every kill the queries go on where they were; each row is there once, or at least once."""
+    """Check 6 and 7: after every kill the queries continue from the checkpoint. Each row is there once."""
     progress = Progress(folder)
     for name in COPIES:
         broker.client.admin.create_topic(f"{topic}-{name}", queue_count=4)
@@ -166,17 +166,17 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(
             progress.tell(f"kill {kills} of {KILLS}: {killed}")
         elif not driver.hurt:
             failures += 1  # a busy machine may refuse to start a worker in time
-            progress.tell(f"a driver failed by itself, {failures} of at most {FAILURES_MAX}")
+            progress.tell(f"a driver failed on its own, {failures} of at most {FAILURES_MAX}")
             assert failures <= FAILURES_MAX, driver.said()
         if driver.process.returncode is not None:
-            assert driver.process.returncode != 0, f"everything was through after {kills} kills of {KILLS}: send more"
+            assert driver.process.returncode != 0, f"all queries ended after {kills} kills of {KILLS}: send more"
             driver = None
     driver = driver or Driver(broker, topic, folder)
     while driver.ends_within(RUN_S) != 0:
         failures += not driver.hurt
         assert failures <= FAILURES_MAX, driver.said()
         driver = Driver(broker, topic, folder)
-    progress.tell("the queries are through")
+    progress.tell("the queries have ended")
     assert "with other rows" not in (folder / "driver.log").read_text()
     source = spark.read.format("ortoo").options(address=broker.address, columns="enode,queue_id,offset,body")
     sent, copied, control = (source.option("subscribe", f"{topic}{name}").load() for name in ("", "-copy", "-control"))
@@ -184,7 +184,7 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(
     counts = [tuple(of_bodies(frame).first()) for frame in (lake, copied, control)]
     progress.tell(f"rows, different ones, first and last of the lake, the copy and the control: {counts}")
     assert counts[0] == counts[1] == (MESSAGES, MESSAGES, 0, MESSAGES - 1)
-    assert counts[2][0] >= MESSAGES  # that such a sink doubles for certain is shown in test_sink.py
+    assert counts[2][0] >= MESSAGES  # test_sink.py shows that such a sink certainly duplicates
     assert counts[2][1:] == (MESSAGES, 0, MESSAGES - 1)
     places = "bit_xor(xxhash64(enode, queue_id, `offset`, body)) h"
     assert lake.selectExpr(places).first() == sent.selectExpr(places).first()
@@ -194,6 +194,6 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(
 
 
 def of_bodies(frame: Any) -> Any:
-    """How many rows, how many different ones, the smallest and the largest: of numbers without gaps that is all."""
+    """Numbers of rows and distinct rows, minimum and maximum; sufficient for numbers without gaps."""
     numbers = frame.selectExpr("cast(cast(body as string) as bigint) n")
     return numbers.selectExpr("count(*)", "count(distinct n)", "min(n)", "max(n)")

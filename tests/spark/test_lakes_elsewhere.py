@@ -22,7 +22,7 @@ from tests.spark.session import Broker
 def test_a_lake_in_an_object_store_is_the_same_for_every_reader(
     spark: Any, broker: Broker, topic: str, folder: Path
 ) -> None:
-    """B-170: the pipeline fills, checks and compacts a lake behind S3, too; DuckDB and polars count what was sent."""
+    """The pipeline fills, checks and compacts a lake behind S3; DuckDB and polars count the sent messages."""
     sent = varied(1_000)
     said: list[str] = []
     with object_store() as store:

@@ -27,12 +27,12 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
 
 
 def wanted(options: str, tag: str | None, number: int) -> bool:
-    """What the options say, in Python."""
+    """The filter of the options, in Python."""
     return options == "all" or (tag in ("a", "b") and (options == "tags" or number >= 40))
 
 
 def sent_rows(broker: Broker, topic: str, options: str) -> Sequence[tuple[Any, ...]]:
-    """The wanted ones of the messages that are sent and acknowledged here, as rows of `COLUMNS`."""
+    """The matching messages, sent and acknowledged here, as rows of `COLUMNS`."""
     messages = [
         Message(b"%d" % number, TAGS[number * 7 % 11 % 4], properties={"n": str(number)}) for number in range(MESSAGES)
     ]
@@ -48,9 +48,9 @@ def sent_rows(broker: Broker, topic: str, options: str) -> Sequence[tuple[Any, .
 
 @pytest.fixture
 def session(spark: Any) -> Iterator[Any]:
-    """The session of all tests, without generated code: each query here runs once.
+    """The session of all tests, without generated code, because each query runs once.
 
-    A session of its own would stay the active one, in which Spark looks up the sources of all later tests.
+    A separate session would stay the active one, in which Spark looks up the sources of all later tests.
     """
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     yield spark
@@ -65,7 +65,7 @@ def session(spark: Any) -> Iterator[Any]:
 def test_a_hundred_queries_on_one_frame_give_what_a_plain_frame_gives(
     session: Any, broker: Broker, topic: str, options: str, seed: int
 ) -> None:
-    """No query changes the rows of another one, with Spark's push-down on and off; the broker filters or does not."""
+    """No query changes the rows of another one, with Spark's push-down on and off, with and without a filter."""
     sys.stdout.write(f"seed {seed}, options {OPTIONS[options]}\n")
     rows = sent_rows(broker, topic, options)
     given = {"address": broker.address, "subscribe": topic, "columns": COLUMNS, **OPTIONS[options]}
@@ -76,9 +76,9 @@ def test_a_hundred_queries_on_one_frame_give_what_a_plain_frame_gives(
 
 
 def test_a_source_that_pushes_filters_is_found_out(session: Any) -> None:
-    """The sequences see that Spark gives a pushed filter to other queries.
+    """The sequences detect that Spark applies a pushed filter to other queries.
 
-    A Spark without this defect fails here. The page about push-down then has to be written again.
+    A Spark without this defect fails here. The page about push-down must be updated then.
     """
     rows = [
         (f"enode-{n % 2}", n % 4, n // 8, TAGS[n % 4], b"%d" % n, datetime(2026, 1, 1, tzinfo=UTC)) for n in range(80)

@@ -1,4 +1,4 @@
-"""What Spark does in a session of its own: beside a broken neighbour, and when it tries tasks again by itself."""
+"""A separate Spark session with a broken package beside it, and with tasks that Spark repeats."""
 
 import json
 import os
@@ -18,14 +18,14 @@ from tests.spark.session import Broker, java_found
 
 MESSAGES = 40_000
 RUN_S = 500
-"""On a machine that does much else besides; alone it takes forty seconds."""
+"""Limit on a busy machine; on an idle one a run takes forty seconds."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2 * RUN_S)]
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one driver told, and where it wrote."""
+    """The results of one driver, and its target topic."""
 
     seen: dict[str, Any]
     target: str
@@ -35,7 +35,7 @@ class Run:
 def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One run of the other driver, with a package beside it that raises when Spark looks for sources."""
     if not java_found():
-        pytest.skip("NO JAVA: Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
+        pytest.skip("NO JAVA, so Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
     folder = tmp_path_factory.mktemp("other-driver")
     neighbours = folder / "neighbours"
     neighbours.mkdir()
@@ -58,18 +58,18 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_a_broken_neighbour_leaves_register_working(run: Run) -> None:
-    """Check 1: a package named pyspark_* that cannot be imported takes discovery away, but not `register`."""
+    """Check 1: a package named pyspark_* that cannot be imported breaks discovery, but not `register`."""
     assert "DATA_SOURCE_NOT_FOUND" in run.seen["unregistered"]
     assert run.seen["registered"] == MESSAGES
 
 
 def test_a_read_goes_on_when_spark_replaces_killed_workers(run: Run) -> None:
-    """Check 7: with `local[2,3]` each task's first worker is killed in the middle; the rows are there once."""
+    """Check 7: with `local[2,3]` each task's first worker is killed during it, and each row is there once."""
     assert len([name for name in run.seen["failures"] if name.startswith("read")]) >= 4
     assert run.seen["read"] == [MESSAGES, MESSAGES]
 
 
 def test_a_task_that_spark_repeats_stores_its_rows_once(broker: Broker, run: Run) -> None:
-    """Check 7: with `local[2,3]` tasks into an exactly-once sink die in the middle, and Spark itself repeats them."""
+    """Check 7: with `local[2,3]` tasks of an exactly-once sink are killed, and Spark repeats them."""
     assert len([name for name in run.seen["failures"] if name.startswith("copy")]) >= 2
     assert stored(broker, run.target) == MESSAGES

@@ -39,7 +39,7 @@ FORMATS = pytest.mark.parametrize("lake_format", ["delta", "parquet"])
 
 @pytest.fixture
 def settings(broker: Broker, topic: str, folder: Path, request: pytest.FixtureRequest) -> PipelineSettings:
-    """A lake beside the test, of the format that the test asks for."""
+    """A lake in the test's folder, in the format of the test's parameter."""
     kind = getattr(request.node, "callspec", None)
     lake_format = kind.params.get("lake_format", "delta") if kind else "delta"
     return PipelineSettings(
@@ -57,7 +57,7 @@ def bodies(frame: Any) -> list[bytes]:
 
 
 def lose_commit(settings: PipelineSettings) -> None:
-    """Make Spark believe that it died after the sink's commit and before its own."""
+    """Simulate a crash of Spark after the sink's commit and before its own."""
     commits = settings.checkpoint / "commits"
     newest = max(commits.glob("[0-9]*"), key=lambda file: int(file.name))
     newest.unlink()
@@ -68,7 +68,7 @@ def lose_commit(settings: PipelineSettings) -> None:
 def test_an_archive_holds_every_message_once_however_often_it_is_run(
     spark: Any, broker: Broker, topic: str, settings: PipelineSettings, lake_format: str
 ) -> None:
-    """Check 7 and 16: runs go on where the last one ended; a batch that comes again adds nothing."""
+    """Check 7 and 16: runs continue where the last one ended, and a repeated batch adds nothing."""
     said: list[str] = []
     lake = Lake(settings.lake.path, lake_format)
     sent = 0
@@ -95,9 +95,9 @@ def test_an_archive_holds_every_message_once_however_often_it_is_run(
 def test_an_archive_that_is_compacted_and_replayed_is_the_same_again(
     spark: Any, broker: Broker, topic: str, settings: PipelineSettings, lake_format: str
 ) -> None:
-    """Check 16: archive, compact, replay to a new topic, archive that: equal bodies; the same job adds nothing.
+    """Check 16: archive, compact, replay to a new topic, archive that. The bodies are equal.
 
-    DuckDB and polars count in a Delta lake what was sent.
+    The same job again adds nothing. DuckDB and polars count the sent messages in a Delta lake.
     """
     sent = varied(700)
     send(broker, topic, sent)
@@ -145,7 +145,7 @@ def test_an_archive_that_is_compacted_and_replayed_is_the_same_again(
 def test_reports_are_pages_with_pictures(
     spark: Any, broker: Broker, topic: str, settings: PipelineSettings, folder: Path
 ) -> None:
-    """Trace and lag write what a person would look at, and tables for programs."""
+    """Trace and lag write a page with a picture, and tables for programs."""
     send(broker, topic, numbered(300))
     said: list[str] = []
     archive(spark, settings, said.append, once=True)
@@ -184,7 +184,7 @@ def test_views_show_groups_and_deliveries(spark: Any, broker: Broker, topic: str
 
 
 def test_differences_are_counted_queue_by_queue() -> None:
-    """What is missing and what is there twice is told apart, even when the numbers cancel out."""
+    """Missing and duplicate rows are distinguished, even when the numbers cancel out."""
     a, b = Queue("t", "e", 0), Queue("t", "e", 1)
     start, end = Offsets({a: 10, b: 0}), Offsets({a: 20, b: 5})
     held = {a: QueueCount(10, 8, 10), b: QueueCount(5, 5, 0)}
@@ -198,7 +198,7 @@ def test_differences_are_counted_queue_by_queue() -> None:
     ("job", "text", "code", "said"),
     [
         ("lag", 'addres = "x"', 2, "did you mean address"),
-        ("archive", "", 2, "where is the lake"),
+        ("archive", "", 2, "missing path of the lake"),
         ("lag", 'address = "127.0.0.1:1"\n[lag]\noutput_path = "FOLDER"', 1, "no answer from 127.0.0.1:1"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Streaming queries in Spark itself: what it asks of the source, and what it shows."""
+"""Streaming queries in Spark: its requests to the source, and its progress reports."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ class Queries:
         return (writer.trigger(availableNow=True) if available_now else writer).start()
 
     def batches(self, **options: str) -> list[int]:
-        """Take what is there; the rows of each batch that had any."""
+        """Process everything that is stored; returns the row count of each batch that had any."""
         query = self.start(options)
         query.awaitTermination()
         return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
@@ -43,7 +43,7 @@ def queries(spark: Any, broker: Broker, folder: Path) -> Queries:
 
 
 def test_bytes_alone_limit_batches_and_the_group_reaches_the_end(queries: Queries, broker: Broker, topic: str) -> None:
-    """B-161 and B-167: maxBytesPerTrigger needs no other limit; the group is at the end when a query is."""
+    """`maxBytesPerTrigger` needs no other limit, and the group is at the end when a query has ended."""
     group = f"shown-{topic}"[:100]
     send(broker, topic, [Message(b"x" * 1_000) for _ in range(1_000)])
     rows = queries.batches(subscribe=topic, maxBytesPerTrigger="256k", consumerGroup=group)
@@ -53,7 +53,7 @@ def test_bytes_alone_limit_batches_and_the_group_reaches_the_end(queries: Querie
 
 
 def test_a_batch_of_one_moves_its_group_and_shows_how_far_it_is(queries: Queries, broker: Broker, topic: str) -> None:
-    """B-167 and B-170: a query that goes on moves its group behind each batch; its progress says how far it is."""
+    """A running query moves its group behind each batch, and its progress shows the lag."""
     group = f"shown-{topic}"[:100]
     query = queries.start({"subscribe": topic, "consumerGroup": group}, available_now=False)
     try:
@@ -71,7 +71,7 @@ def test_a_batch_of_one_moves_its_group_and_shows_how_far_it_is(queries: Queries
 
 
 def test_a_start_beyond_the_end_is_refused(queries: Queries, broker: Broker, topic: str) -> None:
-    """B-163: a stream does not wait in silence until the topic has grown that far."""
+    """A stream does not wait silently until the topic has grown that far."""
     send(broker, topic, numbered(10))
     start = json.dumps({topic: {"enode-0": {"0": 1_000}}})
     with pytest.raises(StreamingQueryException, match="cannot start at 1000"):
@@ -79,7 +79,7 @@ def test_a_start_beyond_the_end_is_refused(queries: Queries, broker: Broker, top
 
 
 def test_a_deleted_topic_of_a_pattern_is_a_loss(queries: Queries, broker: Broker, topic: str) -> None:
-    """B-164 and B-165: failOnDataLoss counts for patterns; a topic of the same name is read from its beginning."""
+    """`failOnDataLoss` applies to patterns; a new topic of the same name is read from its start."""
     other = f"{topic[:80]}-2"
     broker.client.admin.create_topic(other, queue_count=1)
     for name in (topic, other):
@@ -98,7 +98,7 @@ def test_a_deleted_topic_of_a_pattern_is_a_loss(queries: Queries, broker: Broker
 
 
 def test_a_topic_of_any_name_can_have_offsets(spark: Any, broker: Broker) -> None:
-    """B-168: a topic may be called `q`, as a field of the checkpoint is, or `v`."""
+    """A topic may be called `q` or `v`, like a field of the checkpoint."""
     for name in ("q", "v"):
         broker.client.admin.create_topic(name, queue_count=1)
         send(broker, name, numbered(50))
@@ -111,7 +111,7 @@ def test_a_topic_of_any_name_can_have_offsets(spark: Any, broker: Broker) -> Non
 
 
 def test_a_stream_reads_what_the_broker_is_asked_for(queries: Queries, broker: Broker, topic: str) -> None:
-    """B-170: tags and conditions filter streams too; offsets pass what is not wanted."""
+    """Tags and conditions filter streams too; offsets advance over messages that do not match."""
     send(broker, topic, [Message(b"x", "red" if n % 10 == 0 else "blue") for n in range(500)])
     assert sum(queries.batches(subscribe=topic, tags="red")) == 50
     send(broker, topic, [Message(b"x", "blue") for _ in range(10)])
@@ -130,6 +130,6 @@ def test_a_stream_reads_what_the_broker_is_asked_for(queries: Queries, broker: B
 def test_options_that_contradict_one_another_start_no_query(
     queries: Queries, broker: Broker, options: dict[str, str], said: str
 ) -> None:
-    """B-171: Spark itself says which option, before there is a checkpoint."""
+    """Spark shows the error with the option, before a checkpoint exists."""
     with pytest.raises(PySparkException, match=f"(?s){said}"):
         queries.start({"subscribe": "whatever"} | options)

@@ -1,4 +1,4 @@
-"""How the package comes to executors: an archive that Spark unpacks beside workers that have nothing of ours."""
+"""Shipping the package to executors in an archive that Spark unpacks for workers without an installation."""
 
 import os
 import subprocess
@@ -22,11 +22,11 @@ PYTHON = """#!/bin/sh
 here=$(dirname "$0")/..
 PYTHONPATH="$here/packages:{others}:$PYTHONPATH" exec {python} "$@"
 """
-"""An interpreter that knows of ours what lies beside it alone; Spark's and Arrow's packages are those of this one."""
+"""An interpreter that finds only Ortoo's packages beside it; Spark's and Arrow's are those of this environment."""
 
 
 def environment(folder: Path) -> Path:
-    """An environment that travels: an interpreter, and our packages."""
+    """An environment to ship: an interpreter and Ortoo's packages."""
     made = folder / "ortoo-env"
     (made / "bin").mkdir(parents=True)
     others = sysconfig.get_path("purelib")
@@ -41,7 +41,7 @@ def environment(folder: Path) -> Path:
 
 
 def spark_home(folder: Path) -> Path:
-    """Spark as it is installed, in a folder where its workers may leave theirs."""
+    """The installed Spark in a folder where its workers may write."""
     folder.mkdir()
     for part in (Path(sysconfig.get_path("purelib")) / "pyspark").iterdir():
         (folder / part.name).symlink_to(part)
@@ -49,9 +49,9 @@ def spark_home(folder: Path) -> Path:
 
 
 def test_an_archive_brings_the_package_to_workers_that_have_nothing(broker: Broker, topic: str, folder: Path) -> None:
-    """A standalone master with two workers of their own processes; the page on shipping, as a client-mode driver."""
+    """A standalone master with two separate worker processes and a client-mode driver, as on the page on shipping."""
     if not java_found():
-        pytest.skip("NO JAVA: Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
+        pytest.skip("NO JAVA, so Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
     send(broker, topic, numbered(1_000))
     made = environment(folder)
     with tarfile.open(folder / "ortoo-env.tar.gz", "w:gz") as archive:

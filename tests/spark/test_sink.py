@@ -1,4 +1,4 @@
-"""Topics as sinks: what a row becomes, and how often it is stored."""
+"""Topics as sinks: the message of a row, and the number of copies that are stored."""
 
 import datetime
 import shutil
@@ -21,7 +21,7 @@ Rows = Callable[[str], list[Any]]
 
 @pytest.fixture
 def rows(spark: Any, broker: Broker) -> Rows:
-    """Everything a topic holds."""
+    """All rows of a topic."""
 
     def load(topic: str) -> list[Any]:
         return list(spark.read.format("ortoo").options(address=broker.address, subscribe=topic).load().collect())
@@ -36,7 +36,7 @@ def write(frame: Any, broker: Broker, topic: str, **options: object) -> None:
 
 
 def test_every_column_becomes_what_it_says(spark: Any, broker: Broker, topic: str, rows: Rows) -> None:
-    """Check 12: bodies, tags, keys, groups, properties, ids and times make the round trip, nulls included."""
+    """Bodies, tags, keys, groups, properties, ids and times make the round trip, nulls included."""
     frame = spark.sql(
         """
         select cast(concat('body ', id) as binary) body,
@@ -67,7 +67,7 @@ def test_every_column_becomes_what_it_says(spark: Any, broker: Broker, topic: st
 
 
 def test_messages_of_a_group_keep_the_order_of_their_rows(spark: Any, broker: Broker, topic: str, rows: Rows) -> None:
-    """Check 12: within a partition, rows of one message group are stored one after another in one queue."""
+    """Within a partition, rows of one message group are stored one after another in one queue."""
     frame = spark.range(0, 20_000, 1, 1).selectExpr("cast(id as string) body", "concat('g', id % 17) message_group")
     write(frame, broker, topic)
     by_group: dict[str, list[tuple[int, int]]] = {}
@@ -82,7 +82,7 @@ def test_messages_of_a_group_keep_the_order_of_their_rows(spark: Any, broker: Br
 def test_options_beat_columns_and_extra_columns_become_properties(
     spark: Any, broker: Broker, topic: str, rows: Rows
 ) -> None:
-    """Check 12: the option `topic` beats the column; unknown columns are refused, or properties on request."""
+    """Check 12: the option `topic` overrides the column. Extra columns are refused, or become properties."""
     frame = spark.sql("select 'x' body, 'elsewhere' topic, 'a' tag, 7 number, cast(null as string) nothing")
     with pytest.raises(Exception, match="a message has no column 'number'"):
         write(frame, broker, topic)
@@ -110,23 +110,23 @@ def test_rows_go_to_the_topics_and_queues_they_name(spark: Any, broker: Broker, 
         ("id bigint", {}, "no column `body`"),
         ("body bigint", {}, "expected binary or string"),
         ("body string, tag int", {}, "expected string"),
-        ("body string", {"topic": ""}, "which topic"),
+        ("body string", {"topic": ""}, "missing topic"),
         ("body string", {"topic": "a topic"}, "only letters"),
         ("body string", {"deliverySemantics": "exactly-once"}, "current_timestamp"),
-        ("body string, born_at timestamp, topic string", {"deliverySemantics": "exactly-once", "topic": ""}, "account"),
+        ("body string, born_at timestamp, topic string", {"deliverySemantics": "exactly-once", "topic": ""}, "single"),
         ("body string", {"deliverySemantic": "exactly-once"}, "did you mean deliverySemantics"),
         ("body string, kesy array<string>", {}, "did you mean keys"),
     ],
 )
 def test_wrong_columns_and_options_are_refused(spark: Any, schema: str, options: dict[str, str], said: str) -> None:
-    """Each mistake says which column or option is wrong and what was expected, before any task runs."""
+    """Each mistake is reported with the column or option and the expected value, before any task runs."""
     kinds = spark.createDataFrame([], schema).schema
     with pytest.raises(OrtooError, match=said):
         parse({"address": "localhost:1", "topic": "t"} | options, kinds)
 
 
 def test_rows_that_nobody_may_send_store_nothing(spark: Any, broker: Broker, topic: str) -> None:
-    """An empty body, a tag with a bar, an unknown topic: the error says so."""
+    """An empty body, a tag with a bar and an unknown topic are reported."""
     for sql, target, said in (
         ("select '' body", topic, "a body is empty"),
         ("select 'x' body, 'a|b' tag", topic, "separate tags"),
@@ -138,7 +138,7 @@ def test_rows_that_nobody_may_send_store_nothing(spark: Any, broker: Broker, top
 
 
 def test_a_job_that_is_run_twice_adds_nothing(spark: Any, broker: Broker, topic: str) -> None:
-    """Check 16: the same jobId, the same rows: stored once."""
+    """Check 16: the same `jobId` with the same rows stores them once."""
     frame = spark.sql("select cast(id as string) body, timestamp_millis(id) born_at from range(30000)")
     for semantics in ("idempotent", "exactly-once", "exactly-once"):
         write(frame, broker, topic, deliverySemantics=semantics, jobId="backfill-7")
@@ -148,7 +148,7 @@ def test_a_job_that_is_run_twice_adds_nothing(spark: Any, broker: Broker, topic:
 
 
 def stream(spark: Any, broker: Broker, source: str, target: str, folder: Path, **options: object) -> None:
-    """Copy a topic to another one, up to what it holds now."""
+    """Copy the current messages of a topic to another one."""
     frame = (
         spark.readStream.format("ortoo")
         .options(address=broker.address, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=700)
@@ -168,7 +168,7 @@ def stream(spark: Any, broker: Broker, source: str, target: str, folder: Path, *
 def test_a_repeated_batch_is_stored_once_or_only_once_more(
     spark: Any, broker: Broker, topic: str, folder: Path
 ) -> None:
-    """Check 7: after the commit of a batch is lost, exactly-once and idempotent sinks stay as they are."""
+    """Check 7: after the commit of a batch is lost, exactly-once and idempotent sinks are unchanged."""
     send(broker, topic, numbered(1_000))
     expected = {
         "exactly-once": [1_000, 1_000],
@@ -188,7 +188,7 @@ def test_a_repeated_batch_is_stored_once_or_only_once_more(
 
 
 def test_a_sink_whose_checkpoint_was_deleted_is_refused(spark: Any, broker: Broker, topic: str, folder: Path) -> None:
-    """Check 7: a new query that says it is an old sink would double everything; it is told so."""
+    """Check 7: a new query with the id of an old sink would duplicate everything, so it is refused."""
     send(broker, topic, numbered(500))
     target = f"{topic}-copy"
     broker.client.admin.create_topic(target)

@@ -1,4 +1,4 @@
-"""Sinks whose tasks and commits fail: at every step, and twice at once, a batch is stored once."""
+"""Sinks whose tasks and commits fail at every step or run twice concurrently store a batch once."""
 
 import os
 import select
@@ -27,12 +27,12 @@ ROWS = 20_000
 TASKS = 2
 EAGER_MIB = 192
 IN_FLIGHT_MIB = 16
-"""What the option inFlightBytes is when nobody gives it."""
+"""The default of the option inFlightBytes, in MiB."""
 QUIET_S = 2.0
 
 
 def rows(task: int, *, fail_at: int = ROWS) -> Iterator[Any]:
-    """What one task writes, in batches; it fails behind so many rows."""
+    """The rows of one task, in batches; it fails after `fail_at` rows."""
     for begin in range(0, ROWS, 1_000):
         if begin >= fail_at:
             raise OSError("the disk that rows come from is gone")
@@ -42,7 +42,7 @@ def rows(task: int, *, fail_at: int = ROWS) -> Iterator[Any]:
 
 
 class Batch:
-    """One batch of a query as Spark runs it: each step may be left out, repeated or broken."""
+    """One batch of a query as Spark runs it; each step may be left out, repeated or fail."""
 
     def __init__(self, broker: Broker, topic: str, number: int) -> None:
         """The batch with this number of the query `q`, into an exactly-once sink."""
@@ -60,7 +60,7 @@ class Batch:
             return self._new_writer().write(rows(task, fail_at=fail_at))
 
     def write_twice_at_once(self, task: int) -> list[Any]:
-        """Two attempts of one task beside each other."""
+        """Two concurrent attempts of one task."""
         with self.as_task(task), ThreadPoolExecutor(2) as threads:
             attempts = [threads.submit(self._new_writer().write, rows(task)) for _ in range(2)]
         return [attempt.result() for attempt in attempts]
@@ -70,7 +70,7 @@ class Batch:
 
     @contextmanager
     def as_task(self, task: int) -> Iterator[None]:
-        """Let this process be what Spark tells a task it is."""
+        """Set this process's task context as Spark does."""
         here = TaskContext._getOrCreate()
         here._partitionId = task
         here._localProperties = {"streaming.sql.batchId": str(self._number), "sql.streaming.queryId": "q"}
@@ -84,16 +84,16 @@ class Batch:
         return [self.write(task) for task in range(TASKS)]
 
     def commit(self, written: list[Any]) -> None:
-        """What the driver does when all tasks are done."""
+        """The driver's step after all tasks have ended."""
         self._new_writer().commit(written, self._number)
 
     def abort(self) -> None:
-        """What the driver does when one failed for good; Spark knows no messages then."""
+        """The driver's step after a task failed permanently; Spark passes no messages then."""
         self._new_writer().abort([None] * TASKS, self._number)
 
 
 def test_a_batch_is_stored_once_wherever_its_tasks_or_its_commit_fail(broker: Broker, topic: str) -> None:
-    """Check 7: a task dies in the middle; the driver dies before the commit, in it, and behind it."""
+    """Check 7: a task fails during a batch. The driver fails before, during and after the commit."""
     batch = Batch(broker, topic, 0)
     batch.write(0)
     with pytest.raises(OSError, match="is gone"):
@@ -115,7 +115,7 @@ def test_a_batch_is_stored_once_wherever_its_tasks_or_its_commit_fail(broker: Br
 
 
 def test_the_account_stays_when_its_topic_gets_queues_on_another_enode(broker: Broker, topic: str) -> None:
-    """A topic grows onto an enode whose name is before all others: a committed batch is still known as one."""
+    """A topic grows onto an enode whose name sorts first; a committed batch is still recognised."""
     name = f"{topic[:80]}-grows"
     broker.client.admin.create_topic(name, queue_count=1, enodes=["enode-1"])
     batch = Batch(broker, name, 0)
@@ -129,7 +129,7 @@ def test_the_account_stays_when_its_topic_gets_queues_on_another_enode(broker: B
 
 
 def test_a_commit_that_comes_late_takes_nothing_back(broker: Broker, topic: str) -> None:
-    """A driver that was taken for dead commits its batch when its successor has committed the next one."""
+    """A driver that counted as dead commits its batch after its successor has committed the next one."""
     first, second = Batch(broker, topic, 0), Batch(broker, topic, 1)
     late = first.write_all()
     first.commit(first.write_all())
@@ -139,14 +139,14 @@ def test_a_commit_that_comes_late_takes_nothing_back(broker: Broker, topic: str)
 
 
 def test_two_attempts_of_a_task_at_once_store_its_rows_once(broker: Broker, topic: str) -> None:
-    """Check 7: a speculative second attempt sends the same rows at the same time; whoever is first counts."""
+    """Check 7: a speculative second attempt sends the same rows at the same time, and the first one counts."""
     attempts = Batch(broker, topic, 0).write_twice_at_once(0)
     assert [attempt.messages for attempt in attempts] == [ROWS, ROWS]
     assert stored(broker, topic) == ROWS
 
 
 def test_memory_stays_flat_behind_a_broker_that_does_not_answer(broker: Broker, topic: str) -> None:
-    """Check 12: while the enodes are frozen the sink takes 16 MiB and no more, and none of 192 MiB is lost or kept."""
+    """Check 12: while the enodes are frozen the sink takes at most 16 MiB. None of 192 MiB is lost or kept."""
     for enode in broker.cluster.enodes:
         enode.freeze()
     try:
@@ -164,7 +164,7 @@ def test_memory_stays_flat_behind_a_broker_that_does_not_answer(broker: Broker, 
 
 
 def lines_until_quiet(process: subprocess.Popen[bytes]) -> bytes:
-    """What a process says until it has said something and then nothing for a while."""
+    """The output of a process until it has been silent for a while after the first line."""
     assert process.stdout is not None
     said = b""
     while not said or select.select([process.stdout], [], [], QUIET_S)[0]:

@@ -1,4 +1,4 @@
-"""Reading while the broker restarts, is away, or has nothing new; and what clients of another protocol sent."""
+"""Reads while the broker restarts, is down, or has nothing new, and messages of a client with another protocol."""
 
 import os
 from pathlib import Path
@@ -37,7 +37,7 @@ def large(count: int) -> list[Message]:
 
 
 def test_a_restart_in_the_middle_of_a_read_costs_nothing_but_time(broker: Broker, topic: str) -> None:
-    """Check 9: an enode is killed and started again while it is read; each row comes once, without an error."""
+    """Check 9: an enode is killed and restarted during a read. Each row arrives once, without an error."""
     send(broker, topic, large(4_000))
     reader = reader_of(broker, topic)
     rows = 0
@@ -50,7 +50,7 @@ def test_a_restart_in_the_middle_of_a_read_costs_nothing_but_time(broker: Broker
 
 
 def test_what_retention_took_is_a_loss_with_numbers(folder: Path) -> None:
-    """Check 10: a query that pauses until its next messages are gone says how many; the policies go on behind them."""
+    """Check 10: a query whose next messages were deleted during a pause reports their number and continues."""
     settings = {"STORE_SEGMENT_BYTES": 64 << 10, "STORE_HEADROOM_BYTES": 0}
     with broker_of(folder, enodes=1, environ={"enode": settings}) as small:
         small.client.admin.create_topic("short", queue_count=1)
@@ -66,7 +66,7 @@ def test_what_retention_took_is_a_loss_with_numbers(folder: Path) -> None:
         with small.client.producer("short") as producer:
             while small.queues("short").get(queue, (0, 0))[0] == 0:
                 producer.send(Message(b"x" * 4_000))
-        with pytest.raises(DataLoss, match=r"offsets 0 to \d+ \(\d+ messages\) are lost: the queue holds .* retention"):
+        with pytest.raises(DataLoss, match=r"the offsets 0 to \d+ \(\d+ messages\): the queue holds .* retention"):
             list(tasks["fail"].read(planned["fail"][0]))
         found = [offset for batch in tasks["earliest"].read(planned["earliest"][0]) for offset in batch[0].to_pylist()]
         assert 0 < len(found) < 400
@@ -75,7 +75,7 @@ def test_what_retention_took_is_a_loss_with_numbers(folder: Path) -> None:
 
 
 def test_a_broker_that_stays_away_is_an_error_that_says_what_to_do(broker: Broker, topic: str) -> None:
-    """Check 9: after the time that the option allows, the task fails and names queue, offset and option."""
+    """Check 9: after the configured time the task fails with queue, offset and option."""
     send(broker, topic, large(200))
     reader = reader_of(broker, topic, fetchTimeoutMs="500ms")
     tasks = reader.partitions()
@@ -92,7 +92,7 @@ def test_a_broker_that_stays_away_is_an_error_that_says_what_to_do(broker: Broke
 
 
 def test_an_idle_query_asks_the_broker_seldom(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check 8: Spark would ask a hundred times a second for something new; the broker is asked under 15 times."""
+    """Check 8: Spark would poll a hundred times a second, but the broker gets fewer than 15 requests."""
     calls = []
     asked = topic_state.current_state
 
@@ -116,7 +116,7 @@ def test_an_idle_query_asks_the_broker_seldom(broker: Broker, topic: str, monkey
 
 @pytest.mark.long
 def test_an_idle_query_uses_hardly_any_processor(spark: Any, broker: Broker, topic: str, folder: Path) -> None:
-    """Check 8: for 30 s nothing is written, and the source, the workers and the broker use under 5 % of a core."""
+    """Check 8: without writes for 30 s, source, workers and broker use less than 5 % of a core."""
     send(broker, topic, [Message(b"one")])
     source = spark.readStream.format("ortoo").options(address=broker.address, subscribe=topic)
     frame = source.option("startingOffsets", "earliest").load()
@@ -140,7 +140,7 @@ def test_an_idle_query_uses_hardly_any_processor(spark: Any, broker: Broker, top
 
 
 def test_what_the_official_client_of_another_language_sent_is_read(spark: Any, broker: Broker, topic: str) -> None:
-    """A Node.js producer of RocketMQ's protocol to Spark: all columns right."""
+    """Messages of a Node.js producer with RocketMQ's protocol have all columns in Spark."""
 
     async def produce() -> list[str]:
         async with official("node", broker.address) as client:

@@ -1,4 +1,4 @@
-"""The streaming source by itself, without Spark: offsets, limits, restarts, losses, new queues."""
+"""The streaming source without Spark: offsets, limits, restarts, losses, new queues."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ SCHEMA = StructType(
     ]
 )
 EVERYTHING = ReadMaxRows(1 << 62)
-"""What Spark passes on where no option limits a batch."""
+"""Spark's argument when no option limits a batch."""
 
 
 def reader_of(broker: Broker, topic: str, **options: str) -> StreamReader:
@@ -58,7 +58,7 @@ def total(offsets: dict[str, Any]) -> int:
 
 
 def begun(reader: StreamReader) -> dict[str, Any]:
-    """The start of a new query, behind the empty first batch."""
+    """The start of a new query, after the empty first batch."""
     start = reader.initialOffset()
     assert reader.latestOffset(start, EVERYTHING) == start
     assert reader.initialOffset() == start
@@ -66,7 +66,7 @@ def begun(reader: StreamReader) -> dict[str, Any]:
 
 
 def test_the_first_batch_of_a_query_is_empty_and_fixes_the_start(broker: Broker, topic: str) -> None:
-    """Check 6: a query that starts at the latest offset and dies before its first commit misses nothing."""
+    """Check 6: a query that starts at the latest offset and fails before its first commit misses nothing."""
     send(broker, topic, numbered(40))
     reader = reader_of(broker, topic)
     start = begun(reader)
@@ -79,7 +79,7 @@ def test_the_first_batch_of_a_query_is_empty_and_fixes_the_start(broker: Broker,
 
 
 def test_a_query_that_died_in_its_first_batch_goes_on_in_the_same_run(broker: Broker, topic: str) -> None:
-    """Check 6: the empty first batch is repeated, and what is there is read then, also under AvailableNow."""
+    """Check 6: the empty first batch is repeated, and then the stored messages are read, also with AvailableNow."""
     send(broker, topic, numbered(30))
     start = begun(reader_of(broker, topic, startingOffsets="earliest"))
     again = reader_of(broker, topic, startingOffsets="earliest")
@@ -90,7 +90,7 @@ def test_a_query_that_died_in_its_first_batch_goes_on_in_the_same_run(broker: Br
 
 
 def test_limits_are_kept_exactly_and_everything_is_read_once(broker: Broker, topic: str) -> None:
-    """Check 6: no batch is larger than maxOffsetsPerTrigger, and together they are everything."""
+    """No batch is larger than maxOffsetsPerTrigger, and together they are everything."""
     send(broker, topic, numbered(5_000))
     reader = reader_of(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger="700")
     assert reader.getDefaultReadLimit() == ReadMaxRows(700)
@@ -103,14 +103,14 @@ def test_limits_are_kept_exactly_and_everything_is_read_once(broker: Broker, top
 
 
 def test_bytes_are_a_limit_too(broker: Broker, topic: str) -> None:
-    """B-161: maxBytesPerTrigger alone takes about so many bytes, by the size of the messages that come next."""
+    """`maxBytesPerTrigger` alone limits a batch approximately, by the size of the next messages."""
     send(broker, topic, [Message(b"x" * 1_000) for _ in range(4_000)])
     reader = reader_of(broker, topic, startingOffsets="earliest", maxBytesPerTrigger="500000")
     assert 300 < total(reader.latestOffset(begun(reader), reader.getDefaultReadLimit())) < 700
 
 
 def test_available_now_ends_where_the_topic_ended_at_its_start(broker: Broker, topic: str) -> None:
-    """Check 6: what is sent later is left for the next run."""
+    """Check 6: later messages are left for the next run."""
     send(broker, topic, numbered(100))
     reader = reader_of(broker, topic, startingOffsets="earliest")
     reader.prepareForTriggerAvailableNow()
@@ -122,7 +122,7 @@ def test_available_now_ends_where_the_topic_ended_at_its_start(broker: Broker, t
 
 
 def test_offsets_are_written_the_same_way_every_time(broker: Broker, topic: str) -> None:
-    """Check 8: an idle query writes the same text, before and after a restart."""
+    """An idle query writes the same text, before and after a restart."""
     send(broker, topic, numbered(100))
     first, second = reader_of(broker, topic, startingOffsets="earliest"), reader_of(broker, topic)
     end = first.latestOffset(begun(first), EVERYTHING)
@@ -132,7 +132,7 @@ def test_offsets_are_written_the_same_way_every_time(broker: Broker, topic: str)
 
 
 def test_the_same_batch_has_the_same_tasks(broker: Broker, topic: str) -> None:
-    """Check 7: a repeated batch reads the same slices in the same tasks."""
+    """A repeated batch reads the same slices in the same tasks."""
     send(broker, topic, numbered(3_000))
     first = reader_of(broker, topic, startingOffsets="earliest", minPartitions="5")
     start = begun(first)
@@ -143,7 +143,7 @@ def test_the_same_batch_has_the_same_tasks(broker: Broker, topic: str) -> None:
 
 
 def test_new_topics_of_a_pattern_are_read_from_their_first_message(broker: Broker, topic: str) -> None:
-    """Check 11 and B-164: a topic that appears while a query runs is read whole; one that goes is a loss."""
+    """Check 11: a topic that appears while a query runs is read completely. A deleted one is a loss."""
     reader = reader_of(broker, "", subscribePattern=f"{topic}.*", subscribe="")
     start = begun(reader)
     broker.client.admin.create_topic(f"{topic}-new")
@@ -160,7 +160,7 @@ def test_new_topics_of_a_pattern_are_read_from_their_first_message(broker: Broke
 
 
 def test_new_queues_on_old_and_new_enodes_are_read_from_their_first_message(broker: Broker, topic: str) -> None:
-    """Check 11: a topic that grows while the query runs, on its enode and onto another one, is read as a whole."""
+    """Check 11: a topic that grows while the query runs, also onto another enode, is read completely."""
     name = f"{topic[:80]}-grows"
     link = link_to(Cluster((broker.address,)))
     link.run(link.admin.create_topic(name, queue_count=1, enodes=["enode-0"]))
@@ -181,7 +181,7 @@ def test_new_queues_on_old_and_new_enodes_are_read_from_their_first_message(brok
 
 
 def test_a_recreated_topic_is_a_loss_and_not_a_mixture(broker: Broker, topic: str) -> None:
-    """Check 10: under `fail` the error says so with numbers; otherwise the new topic is read from its beginning."""
+    """Check 10: policy `fail` raises an error with numbers. Otherwise the new topic is read from its start."""
     send(broker, topic, numbered(50))
     reader = reader_of(broker, topic, startingOffsets="earliest")
     read_so_far = reader.latestOffset(begun(reader), EVERYTHING)
@@ -202,7 +202,7 @@ def test_a_recreated_topic_is_a_loss_and_not_a_mixture(broker: Broker, topic: st
 
 
 def test_offsets_beyond_what_is_stored_are_a_loss(broker: Broker, topic: str) -> None:
-    """Check 10: the error names the queue, what was wanted and what is there; otherwise what is there is read."""
+    """Check 10: the error has the queue, the requested and the stored range. Otherwise the stored part is read."""
     send(broker, topic, numbered(50))
     reader = reader_of(broker, topic, startingOffsets="earliest")
     start = begun(reader)
@@ -217,7 +217,7 @@ def test_offsets_beyond_what_is_stored_are_a_loss(broker: Broker, topic: str) ->
 
 
 def test_small_amounts_wait_until_their_time_is_over(broker: Broker, topic: str) -> None:
-    """The option minOffsetsPerTrigger holds a batch back until maxTriggerDelay, and never under AvailableNow."""
+    """The option minOffsetsPerTrigger holds a batch back until maxTriggerDelay, but never with AvailableNow."""
     send(broker, topic, numbered(10))
     waiting = reader_of(broker, topic, startingOffsets="earliest", minOffsetsPerTrigger="50", maxTriggerDelay="1h")
     start = begun(waiting)
@@ -230,7 +230,7 @@ def test_small_amounts_wait_until_their_time_is_over(broker: Broker, topic: str)
 
 
 def test_an_enode_that_is_away_stops_its_queues_and_no_others(broker: Broker, topic: str) -> None:
-    """Its offsets stay in the checkpoint; what was sent before it went is read when it is back."""
+    """Its offsets stay in the checkpoint; messages sent before are read when it is up again."""
     send(broker, topic, numbered(400))
     reader = reader_of(broker, topic, startingOffsets="earliest")
     start = begun(reader)

@@ -1,4 +1,4 @@
-"""What the Spark package needs and leaves alone: its wheel, memory, and the network."""
+"""Requirements of the Spark package: its wheel, memory, and no network."""
 
 import os
 import re
@@ -35,7 +35,7 @@ print(size, int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1
 
 
 def test_the_wheel_carries_what_spark_looks_for(folder: Path) -> None:
-    """Check 1: a wheel built from the sources has the module that Spark discovers, the source and the command."""
+    """A wheel built from the sources has the module that Spark discovers, the source and the command."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT / "libs/spark", check=True, capture_output=True, timeout=120)
     (wheel,) = folder.glob("ortoo_spark-*.whl")
@@ -65,9 +65,9 @@ spark.stop()
 
 @pytest.mark.long
 def test_installing_the_wheels_is_all(broker: Broker, topic: str, folder: Path) -> None:
-    """Check 1: in a new environment with our wheels, and others' packages beside them, the format is found."""
+    """Check 1: in a new environment with Ortoo's wheels and their dependencies, the format is found."""
     if not java_found():
-        pytest.skip("NO JAVA: Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
+        pytest.skip("NO JAVA, so Spark was NOT tested; run `make spark-setup`, which finds or installs Java 17")
     send(broker, topic, [Message(b"one"), Message(b"two")])
     for member in MEMBERS:
         command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
@@ -77,7 +77,7 @@ def test_installing_the_wheels_is_all(broker: Broker, topic: str, folder: Path) 
     wheels = [str(wheel) for wheel in folder.glob("*.whl")]
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps", *wheels]
     subprocess.run(install, check=True, capture_output=True, timeout=120)
-    # What `pip` would have brought from the network; sources that are installed in place here are not among it.
+    # Dependencies that `pip` would download. Sources that are installed in place here are not among them.
     (site,) = (folder / "venv").glob("lib/python3*/site-packages")
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     environ = os.environ | {
@@ -98,7 +98,7 @@ def test_installing_the_wheels_is_all(broker: Broker, topic: str, folder: Path) 
 
 
 def test_large_bodies_fit_into_a_small_worker(broker: Broker, topic: str) -> None:
-    """Check 14: 160 MiB in bodies of 4 MiB are read by a process that stays under 400 MiB."""
+    """160 MiB in bodies of 4 MiB are read by a process that stays under 400 MiB."""
     send(broker, topic, [Message(bytes([number]) * (4 << 20)) for number in range(40)])
     command = [sys.executable, "-c", READ_ALL, broker.address, topic]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
@@ -110,9 +110,9 @@ def test_large_bodies_fit_into_a_small_worker(broker: Broker, topic: str) -> Non
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_nothing_needs_a_network(folder: Path) -> None:
-    """Check 17: a read, a stream and a sink work where there is nothing but the loopback interface."""
+    """Check 17: a read, a stream and a sink work with only the loopback interface."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("NO UNSHARE: Spark without a network was NOT tested; run as root with util-linux")
+        pytest.skip("NO UNSHARE, so Spark without a network was NOT tested; run as root with util-linux")
     tests = "tests/spark/test_batch_read.py tests/spark/test_sink.py -k 'projection or job_that_is_run_twice'"
     inside = f"ip link set lo up && {sys.executable} -m pytest -q -p no:cacheprovider {tests}"
     done = subprocess.run(
@@ -122,7 +122,7 @@ def test_nothing_needs_a_network(folder: Path) -> None:
 
 
 def test_every_check_has_a_test_or_a_script() -> None:
-    """The page of promises names each one, and each test or script in it exists."""
+    """The page of promises lists each check, and each test or script in it exists."""
     page = (ROOT / "docs/spark/promises.md").read_text()
     rows = re.findall(r"^\| (\d+) \|.*\| (.*) \|$", page, re.M)
     assert [int(number) for number, _ in rows] == list(range(1, CHECKS + 1))

@@ -1,4 +1,4 @@
-"""What each version of Spark can, and that an older one says what it lacks."""
+"""Features of each version of Spark, and the errors of versions that are too old."""
 
 import re
 from collections.abc import Callable
@@ -35,14 +35,14 @@ SINK = OrtooDataSource({"address": "127.0.0.1:1", "topic": "t"})
     ],
 )
 def test_a_spark_that_is_too_old_is_told_which_one_can(what: str, attempt: Callable[[], Any]) -> None:
-    """The error names the version; a Spark that is new enough makes no such error."""
+    """The error has the required version; a newer Spark raises none."""
     first, said = TESTS[what][0], ""
     try:
         attempt()
     except Unsupported as error:
         said = str(error)
     except (OrtooError, pyspark.errors.PySparkException):
-        pass  # there is neither a broker nor a session here
+        pass  # there is no broker and no session here
     if can(pyspark.__version__, first):
         assert said == ""
     else:
@@ -63,7 +63,7 @@ def test_a_stream_of_another_source_is_written(spark: Any, broker: Broker, topic
 
 
 def test_the_page_says_what_the_matrix_tries() -> None:
-    """The table of versions on the page about shipping is the matrix's."""
+    """The table of versions on the page about shipping equals the matrix."""
     page = (ROOT / "docs/spark/shipping.md").read_text()
     head, *rows = re.findall(r"^\| (.*) \|$", page, re.M)
     assert head.split(" | ")[1:] == [version.rpartition(".")[0] for version in VERSIONS]

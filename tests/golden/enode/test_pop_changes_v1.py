@@ -1,4 +1,4 @@
-"""The bytes of the changes that pops make are those of docs/formats/log.md, for ever."""
+"""The bytes of the changes of pops match docs/formats/log.md, permanently."""
 
 import pytest
 
@@ -35,6 +35,6 @@ GOLDEN: list[tuple[Change, str]] = [
 
 @pytest.mark.parametrize(("change", "expected"), GOLDEN)
 def test_the_bytes_of_a_change_stay_what_they_are(change: Change, expected: str) -> None:
-    """Written today as on the first day, and read back to the same."""
+    """The encoding never changes, and decodes to the same change."""
     assert change.encoded().hex() == expected
     assert list(decode_changes(encode_changes([change.encoded()]))) == [change]

@@ -1,4 +1,4 @@
-"""The bytes of changes about topics are those of docs/formats/log.md, for ever."""
+"""The bytes of changes about topics match docs/formats/log.md, permanently."""
 
 import pytest
 
@@ -20,13 +20,13 @@ GOLDEN: list[tuple[Change, str]] = [
 
 @pytest.mark.parametrize(("change", "expected"), GOLDEN)
 def test_the_bytes_of_a_change_stay_what_they_are(change: Change, expected: str) -> None:
-    """Written today as on the first day, and read back to the same."""
+    """The encoding never changes, and decodes to the same change."""
     assert change.encoded().hex() == expected
     assert list(decode_changes(encode_changes([change.encoded()]))) == [change]
 
 
 def test_versions_are_compared_within_one_directory() -> None:
-    """B-021: what another directory says stands, however small its version; an older word of the same one does not."""
+    """A change by another directory is applied, even with a lower version; an older version of the same one is not."""
     state = State()
     state.apply(TopicPut(5, 9, 2, "t"))
     assert state.topics.get(5) == TopicCopy(5, "t", 2, 9)

@@ -157,7 +157,7 @@ func (a *ask) run() (fields, error) {
 		return nil, made.Start()
 	case "receive":
 		views, err := client.(rocketmq.SimpleConsumer).Receive(ctx, a.Count, time.Duration(a.InvisibleS)*time.Second)
-		if status, ok := rocketmq.AsErrRpcStatus(err); ok && status.Code == 40401 { // nothing there is an error in Go
+		if status, ok := rocketmq.AsErrRpcStatus(err); ok && status.Code == 40401 { // in Go an empty answer is an error
 			err = nil
 		}
 		messages := []fields{}

@@ -119,9 +119,9 @@ public class Driver {
 
   private ClientConfiguration configuration(JsonObject ask) {
     ClientConfigurationBuilder builder = ClientConfiguration.newBuilder().setEndpoints(endpoints)
-        .setRequestTimeout(Duration.ofSeconds(20));  // of which the start of its threads takes a part on a busy machine
+        .setRequestTimeout(Duration.ofSeconds(20));  // includes the start of its threads, slow on a busy machine
     if (ask.has("tls")) {
-      builder.enableSsl(ask.get("tls").getAsBoolean());  // else as the client does by itself
+      builder.enableSsl(ask.get("tls").getAsBoolean());  // otherwise the client's default
     }
     return builder.build();
   }

@@ -1,4 +1,4 @@
-"""Everything that can happen in a world within a few steps, the nearest first, each state looked at once."""
+"""A breadth-first search through all events of a world; each state is checked once."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.simulation.members.world import World
 
 
 def successors(world: World, *, epochs_max: int, messages_max: int) -> Iterator[World]:
-    """The worlds one step on: a message arrives, a disk works, somebody is proposed, crashes, starts, sends."""
+    """The worlds after one step: a message arrives, a disk works, a replica is proposed, crashes, starts, sends."""
     for index in range(len(world.network)):
         if world.network[index] not in world.network[:index]:
             after = world.copy()
@@ -44,12 +44,12 @@ def successors(world: World, *, epochs_max: int, messages_max: int) -> Iterator[
 
 
 def first_world(rules: Rules) -> World:
-    """Three members with empty disks and no leases, so that time need not pass."""
+    """Three replicas with empty disks and no leases, so that time need not pass."""
     return World.started(3, 0, rules, Limits(lease_s=0.0, window_bytes=4))
 
 
 def breadth_first(first: World, *, states_max: int, epochs_max: int, messages_max: int) -> int:
-    """Visit that many states, the nearest first; returns how many there were. Errors: Violation, AssertionError."""
+    """Visit `states_max` states, the nearest first; returns their number. Errors: Violation, AssertionError."""
     seen, border = {first.key()}, deque([first])
     while border and len(seen) < states_max:
         for after in successors(border.popleft(), epochs_max=epochs_max, messages_max=messages_max):
@@ -60,7 +60,7 @@ def breadth_first(first: World, *, states_max: int, epochs_max: int, messages_ma
 
 
 def around(walk: Walk, *, states_max: int) -> int:
-    """Walk, then look at everything that can happen next: a walk goes far, and this leaves nothing out."""
+    """Walk, then visit all next states: a walk goes deep, and this leaves nothing out."""
     walk.run()
     world = walk.world
     return breadth_first(

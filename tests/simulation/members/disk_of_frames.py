@@ -1,4 +1,4 @@
-"""A member's disk for the explorer: a place for each frame, and what a crash may leave of it."""
+"""A replica's disk for the explorer: a slot for each frame, and the possible states after a crash."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,17 +8,17 @@ from ortoo.enode.members.identity import Configuration, Reign, Tail
 from ortoo.enode.members.log_outline import Base, BeginFrame, EpochFrame, LogOutline, Mark, MembersFrame
 
 What = str | int | Configuration
-"""Of a frame: the word of an EPOCH frame, the number of a message, new members, or ("begin", position) as a text."""
+"""The content of a frame: "epoch", the number of a message, a configuration, or ("begin", position) as a text."""
 
 
 class Entry(NamedTuple):
-    """A frame. Each has the length 1, so that its position is its place."""
+    """A frame. Each has length 1, so that its position is its index."""
 
     epoch: int
     what: What
 
     def mark(self, position: int) -> Mark | None:
-        """What the protocol has to know of it."""
+        """The part of it that the protocol has to know."""
         if isinstance(self.what, Configuration):
             return MembersFrame(position + 1, self.what)
         if self.what == "epoch":
@@ -35,19 +35,19 @@ def marks_of(entries: tuple[Entry, ...], begin: int) -> tuple[Mark, ...]:
 
 @dataclass(frozen=True, slots=True)
 class DiskOfFrames:
-    """What is on disk for good, and what was written since: of that, a power cut leaves any part."""
+    """The durable frames, and those written since; a power cut leaves any part of the latter."""
 
     base: Base
     reign: Reign = Reign()
     synced: tuple[Entry | None, ...] = ()
-    """By position, from 0; None where nothing lies."""
+    """By position, from 0; None where there is no frame."""
     written: tuple[tuple[int, Entry], ...] = ()
     """In the order of the writes; not synced."""
     flushed: Tail = Tail(0, 0)
-    """The mark of how far this disk was once synced."""
+    """The durable mark of this disk."""
 
     def view(self) -> tuple[Entry | None, ...]:
-        """What a reader sees while the machine has power."""
+        """The frames that a reader sees while the machine has power."""
         places = list(self.synced)
         for position, entry in self.written:
             places.extend([None] * (position + 1 - len(places)))
@@ -59,40 +59,40 @@ class DiskOfFrames:
         return replace(self, written=(*self.written, *enumerate(entries, begin)))
 
     def sync(self, end: int) -> "DiskOfFrames":
-        """Everything written is there for good, and the mark says so up to `end`; only a cut takes the mark back."""
+        """Make all writes durable and move the durable mark to `end`; only a truncation moves it back."""
         view = self.view()
-        assert end <= len(view), f"{end} is said to be flushed, and only {len(view)} is there"
+        assert end <= len(view), f"{end} is marked as flushed, and only {len(view)} frames exist"
         last = view[end - 1] if end else None
         flushed = max(self.flushed, Tail(last.epoch if last else 0, end))
         return replace(self, synced=view, written=(), flushed=flushed)
 
     def cut(self, position: int) -> "DiskOfFrames":
-        """Take everything behind `position` away, for good."""
+        """Remove everything behind `position`, durably."""
         return replace(self, synced=self.view()[:position], written=(), flushed=Tail(0, 0)).sync(position)
 
     def restart(self, base: Base) -> "DiskOfFrames":
-        """Nothing is left; the log will begin at `base`."""
+        """Remove everything; the log will begin at `base`."""
         return replace(self, base=base, synced=(None,) * base.position, written=(), flushed=Tail(0, base.position))
 
     def delete_below(self, base: Base) -> "DiskOfFrames":
-        """Forget what lies below."""
+        """Drop the frames below."""
         nothing = (None,) * base.position
         kept = tuple(one for one in self.written if one[0] >= base.position)
         return replace(self, base=base, synced=nothing + self.synced[base.position :], written=kept)
 
     def power_cut(self, stays: Callable[[], bool]) -> "DiskOfFrames":
-        """Of what was not synced, what `stays` says is there."""
+        """Keep the unsynced frames for which `stays` returns True."""
         kept = replace(self, written=tuple(one for one in self.written if stays()))
         return replace(kept, synced=kept.view(), written=())
 
     def damaged(self, position: int) -> "DiskOfFrames":
-        """One frame cannot be read any more."""
+        """Make one frame unreadable."""
         places = list(self.synced)
         places[position] = None
         return replace(self, synced=tuple(places))
 
     def log_end(self, *, believes_stale: bool = False) -> int:
-        """Where the log ends: at the first place with nothing, or with a frame that is older than the one before."""
+        """The end of the log: the first slot that is empty, or has an older frame than the one before."""
         view, end, epoch = self.view(), self.base.position, 0
         while end < len(view) and (entry := view[end]) is not None:
             if entry.epoch < epoch and not believes_stale:
@@ -101,7 +101,7 @@ class DiskOfFrames:
         return end
 
     def outline(self, end: int) -> LogOutline:
-        """What the protocol has to know of the log at a start. Nothing counts as flushed before it is synced again."""
+        """The log summary for the protocol at a start. Nothing counts as flushed before it is synced again."""
         at = self.base.position
         empty = LogOutline().restarted(self.base)
         entries = self.read(at, end)
@@ -110,7 +110,7 @@ class DiskOfFrames:
         return replace(empty.extended(end, marks_of(entries, at)), cuts=0, is_cutting=False)
 
     def read(self, begin: int, end: int) -> tuple[Entry, ...]:
-        """Frames that are there. Errors: AssertionError when one is not."""
+        """Existing frames. Errors: AssertionError when one is missing."""
         entries = tuple(entry for entry in self.view()[begin:end] if entry is not None)
         assert len(entries) == max(0, end - begin), f"frames are missing between {begin} and {end}"
         return entries

@@ -1,4 +1,4 @@
-"""The explorer for as long as one likes: no walk may break an invariant, and each ends with something committed.
+"""The explorer at any length: no walk may break an invariant, and each ends with a committed message.
 
 python -m tests.simulation.members.long_walks [--seeds N] [NAME...]
 """
@@ -12,7 +12,7 @@ from tests.simulation.members.walk import SCENARIOS, Walk, first_violation
 
 
 def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] = print) -> int:
-    """Walk all scenarios, or those named; returns how many went wrong."""
+    """Walk all scenarios, or those named; returns the number of failures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10_000)
     parser.add_argument("names", nargs="*")

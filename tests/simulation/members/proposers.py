@@ -1,7 +1,7 @@
-"""Name servers among the members of a walk: what they hear decides whom they propose, over one database.
+"""Name servers among the replicas of a walk: they propose leaders by the reports, over one database.
 
-They may be away, forget everything, or go on with a database from before. Nothing that is committed may depend on them,
-and when all is well again, a leader is there soon.
+They may be away, lose their memory, or continue with an old database. Nothing committed may depend on them. When all
+faults have ended, a leader is there soon.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ TICK_S = 0.1
 
 @dataclass
 class NameServer:
-    """One of those that members report to."""
+    """A name server that replicas report to."""
 
     members: reported.Members = field(default_factory=lambda: reported.Members(LEASE_S))
     standing: Standing = Standing()
@@ -33,19 +33,19 @@ class NameServer:
 
 
 class WorldWithNameServers(World):
-    """Members keep what they would tell: whether they miss a leader, and whom they ask for."""
+    """Replicas keep their next report: whether they miss a leader, and the leader that they request."""
 
     silent: dict[int, bool]
     asked: dict[int, tuple[MemberId, int]]
 
     def feed(self, number: int, event: Event) -> None:
-        """As the driver does: who hears a leader misses none."""
+        """As the driver does: a replica that receives a leader's heartbeat misses none."""
         if isinstance(event, Heartbeat) and event.epoch >= self.up(number).reign.epoch:
             self.silent[number] = False
         super().feed(number, event)
 
     def act(self, number: int, action: Action, *, leads: bool) -> None:
-        """As the driver does: a suggestion is told until it is answered."""
+        """As the driver does: a request for an election is repeated until it is answered."""
         if isinstance(action, LeaderSilent | Lead):
             self.silent[number] = isinstance(action, LeaderSilent)
         elif isinstance(action, Suggest):
@@ -54,7 +54,7 @@ class WorldWithNameServers(World):
 
 
 class ProposedWalk(Walk):
-    """A walk in which name servers alone propose."""
+    """A walk in which only name servers propose."""
 
     def __init__(self, scenario: Scenario, seed: int, rules: Rules) -> None:
         super().__init__(scenario, seed, rules, WorldWithNameServers)
@@ -68,10 +68,10 @@ class ProposedWalk(Walk):
         self.is_database_away = False
         self._reported_s = dict.fromkeys(world.machines, 0.0)
 
-    # what may happen beside what happens to members; Walk's arbitrary proposals become those of name servers
+    # Events beside those of replicas; Walk's arbitrary proposals are replaced by those of name servers.
 
     def _propose(self) -> None:
-        """Members report, to one name server or to all."""
+        """Replicas report, to one name server or to all."""
         self.report_all()
 
     def _usurp(self) -> None:
@@ -94,7 +94,7 @@ class ProposedWalk(Walk):
                 self.is_database_away = False
 
     def report_all(self) -> None:
-        """Every member that runs reports to every name server that it reaches, in any order."""
+        """Every running replica reports to every name server that it reaches, in any order."""
         numbers = self.world.running()
         self.random.shuffle(numbers)
         for number in numbers:
@@ -145,7 +145,7 @@ class ProposedWalk(Walk):
             world.feed(number, Proposed(proposal.epoch, MemberId(*proposal.leader)))
 
     def settle(self) -> None:
-        """The first leader is proposed as all later ones are."""
+        """The first leader is proposed like all later ones."""
         self.await_leader(LEADER_WITHIN_S)
 
     def heal(self) -> None:
@@ -159,7 +159,7 @@ class ProposedWalk(Walk):
                 self.world.start(number)
 
     def await_leader(self, limit_s: float, *, apart_from: int = 0) -> float:
-        """Let time pass, with nothing more in the way, until somebody leads; how long that took. Errors: Violation.
+        """Let time pass without faults until there is a leader; returns the time. Errors: Violation.
 
         One that is `apart_from` the others may believe that it leads.
         """
@@ -167,7 +167,7 @@ class ProposedWalk(Walk):
         due_s = world.now_s
         while not set(self._leaders()) - {apart_from}:
             if world.now_s - begun_s > limit_s:
-                raise Violation(f"nobody leads {limit_s} s after all faults have ended")
+                raise Violation(f"no replica leads {limit_s} s after all faults have ended")
             if world.now_s >= due_s:
                 self.report_all()
                 due_s = world.now_s + REPORT_S

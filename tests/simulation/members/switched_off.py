@@ -1,4 +1,4 @@
-"""Rules of the protocol and duties of its driver, switched off one by one: the explorer has to find what goes wrong.
+"""Rules of the protocol and duties of its driver, disabled one by one: the explorer must find the violation.
 
 python -m tests.simulation.members.switched_off [--seeds N] [NAME...]
 """
@@ -18,7 +18,7 @@ from tests.simulation.members.walk import TURNS, Scenario, first_violation
 from tests.simulation.members.world import Machine, World
 
 NO_LEASES = Scenario(lease_s=0.0)
-"""So that there are more elections."""
+"""Without leases there are more elections."""
 CALM = replace(NO_LEASES, weights={**TURNS, "power": 0.3})
 SLOW = replace(CALM, steps=400, weights={**TURNS, "isolate": 4, "heal": 2, "power": 0.3}, window_bytes=1)
 RESTARTS = replace(NO_LEASES, weights={"kill": 3, "power": 3, "start": 20, "propose": 10, "usurp": 6})
@@ -51,7 +51,7 @@ FOUR = replace(
     lost=0.0,
     doubled=0.0,
 )
-"""Two leaders of four change the members behind each other's backs: a rare walk, so nothing else happens in it."""
+"""Two leaders of four change the replica set concurrently: a rare walk, so nothing else happens in it."""
 LEASES = Scenario(
     steps=300,
     silence_s=60.0,
@@ -61,62 +61,62 @@ LEASES = Scenario(
 
 @dataclass(frozen=True)
 class Switch:
-    """One thing that is not done, and where that is looked for."""
+    """One disabled rule, and the scenario that shows it."""
 
     scenario: Scenario
     rules: type[Rules] = Rules
     world: type[World] = World
     seed: int = 1
-    """The first that shows it; this module's command says it anew when the protocol or the walks change."""
+    """The first seed that shows it; this module's command finds it again when the protocol or the walks change."""
 
 
-# rules
+# Rules.
 
 
 class PromisesTwice(Rules):
-    """An epoch is promised to each who asks."""
+    """A replica votes twice in an epoch."""
 
     def may_promise(self, reign: Reign, epoch: int, candidate: Process) -> bool:
         return epoch >= reign.epoch
 
 
 class PromisesDownwards(Rules):
-    """An epoch is promised although a higher one was."""
+    """A replica votes in an epoch below one it has voted in."""
 
     def may_promise(self, reign: Reign, epoch: int, candidate: Process) -> bool:
         return epoch != reign.epoch or candidate == reign.leader
 
 
 class PromisesToALaterStart(Rules):
-    """A candidate that was started again gets the epoch that an earlier start of it had."""
+    """A restarted candidate gets the vote of its earlier start."""
 
     def may_promise(self, reign: Reign, epoch: int, candidate: Process) -> bool:
         return epoch > reign.epoch or (epoch == reign.epoch and candidate.member == reign.leader.member)
 
 
 class BreaksTheSilence(Rules):
-    """A promise is given although a leader reads by the lease that this member gave."""
+    """A replica votes although a leader reads by the lease that this replica granted."""
 
     def may_break_silence(self, now_s: float, lease_until_s: float) -> bool:
         return True
 
 
 class CountsEmptiedDisks(Rules):
-    """A member votes by its number, whatever its disk has forgotten."""
+    """A replica votes by its number, although its disk was emptied."""
 
     def counts_vote(self, members: Configuration, voter: Process) -> bool:
         return voter.member.number in {one.number for one in members.voters}
 
 
 class HalfIsEnough(Rules):
-    """Two halves of the voters need not share one."""
+    """Two majorities need not overlap."""
 
     def is_enough(self, members: Configuration, count: int) -> bool:
         return count >= len(members.voters) // 2
 
 
 class LeadsWithLess(Rules):
-    """A voter that has more than the candidate counts."""
+    """The vote of a voter with a longer log than the candidate counts."""
 
     def is_ahead(self, theirs: Tail, own: Tail) -> bool:
         return False
@@ -130,28 +130,28 @@ class ComparesLengths(Rules):
 
 
 class ForgetsWhatItOwes(Rules):
-    """A voter whose disk lost what it had acknowledged says only what is left."""
+    """A voter whose disk lost acknowledged frames reports only the remaining ones."""
 
     def claimed_tail(self, log: LogOutline, reign: Reign) -> Tail:
         return log.tail
 
 
 class LeadsWithAHole(Rules):
-    """A member leads that lost what it had acknowledged."""
+    """A replica that lost acknowledged frames leads."""
 
     def is_electable(self, log: LogOutline, reign: Reign) -> bool:
         return True
 
 
 class ObeysTheOld(Rules):
-    """Frames and heartbeats of a lower epoch than the promised one are taken."""
+    """Frames and heartbeats of an epoch lower than the voted one are accepted."""
 
     def obeys(self, reign: Reign, epoch: int) -> bool:
         return True
 
 
 class CountsWhatIsNotFlushed(Rules):
-    """The leader counts its own disk before it has flushed."""
+    """The leader counts its own disk before the flush."""
 
     def commit_position(self, log: LogOutline, leader: Leader, me: MemberId) -> int:
         return super().commit_position(replace(log, flushed=log.appended), leader, me)
@@ -172,80 +172,80 @@ class ServesAtOnce(Rules):
 
 
 class BelievesCommitUnmatched(Rules):
-    """A follower takes what the leader says is committed for its own log before the two are one."""
+    """A follower applies the leader's commit position to its own log before the two match."""
 
     def follower_commit(self, log: LogOutline, said: int, *, is_matched: bool) -> int:
         return super().follower_commit(log, said, is_matched=True)
 
 
 class MatchesByLength(Rules):
-    """Two logs count as one up to where the shorter ends."""
+    """Two logs count as matching up to the end of the shorter one."""
 
     def agreed_end(self, own: History, own_end: int, largest: int, end: int) -> int | None:
         return min(own_end, end)
 
 
 class MatchesItsOwnEnd(Rules):
-    """A follower cuts only what is of an epoch that the leader has not, as with a high watermark alone."""
+    """A follower truncates only frames of epochs that the leader does not have, as with a high watermark alone."""
 
     def agreed_end(self, own: History, own_end: int, largest: int, end: int) -> int | None:
         return own.end_of(largest, own_end)
 
 
 class HearsOldAnswers(Rules):
-    """An answer counts that was given to an earlier start of the follower."""
+    """An answer to an earlier start of the follower counts."""
 
     def is_answered(self, me: Process, stream: int, follower: Process, answered: int) -> bool:
         return True
 
 
 class CountsUnmatched(Rules):
-    """What a follower has counts before its log is the leader's."""
+    """A follower's frames count before its log matches the leader's."""
 
     def counted_position(self, stream: Stream | None) -> int:
         return max(stream.flushed, stream.sent) if stream else 0
 
 
 class ChangesTwice(Rules):
-    """A second change of the members begins before the first is committed."""
+    """A second change of the replica set begins before the first is committed."""
 
     def change_refusal(self, leader: Leader, log: LogOutline) -> str:
         return "" if self.may_serve(leader, log.committed) else "not yet"
 
 
 class ChangesAtOnce(Rules):
-    """A leader changes the members before a frame of its epoch is committed."""
+    """A leader changes the replica set before a frame of its epoch is committed."""
 
     def change_refusal(self, leader: Leader, log: LogOutline) -> str:
         return "" if log.placed[-1].end <= log.committed and leader.epoch_end else "not yet"
 
 
 class JoinsEmpty(Rules):
-    """A joiner votes before it has what is committed."""
+    """A joining replica votes before it has all committed frames."""
 
     def is_caught_up(self, log: LogOutline, learner: Stream) -> bool:
         return True
 
 
 class ChangesWhenCommitted(Rules):
-    """New members count only when their frame is committed."""
+    """A new replica set counts only when its frame is committed."""
 
     def in_force(self, log: LogOutline) -> Configuration:
         return log.placed[0].configuration
 
 
 class LeasesFromTheAnswer(Rules):
-    """A leader reads by its last heartbeat, whoever has answered it."""
+    """A leader reads by its last heartbeat, whether or not it was answered."""
 
     def read_lease_until(self, leader: Leader, rounds: Sequence[int], majority: int, lease_s: float) -> float:
         return max((sent_s for _, sent_s in leader.rounds), default=-lease_s) + lease_s
 
 
-# duties of the driver
+# Duties of the driver.
 
 
 class SpeaksBeforeItIsSaved(World):
-    """A promise is said before it is on disk."""
+    """A vote is sent before it is on disk."""
 
     def feed(self, number: int, event: Event) -> None:
         super().feed(number, event)
@@ -265,7 +265,7 @@ class SpeaksBeforeItIsFlushed(World):
 
 
 class BelievesWhatItFinds(World):
-    """What is found at a start counts as flushed, though it may be in memory alone."""
+    """Frames found at a start count as flushed, although they may be in memory only."""
 
     def start(self, number: int) -> None:
         super().start(number)
@@ -275,21 +275,21 @@ class BelievesWhatItFinds(World):
 
 
 class KeepsTheDisksName(World):
-    """An emptied disk has the id that it had."""
+    """An emptied disk keeps its id."""
 
     def new_disk_id(self, machine: Machine) -> str:
         return machine.disk_id
 
 
 class KeepsItsStart(World):
-    """A process that is started again has the incarnation that it had."""
+    """A restarted process keeps its incarnation."""
 
     def next_incarnation(self, machine: Machine) -> int:
         return 1
 
 
 class ForgetsTheMark(World):
-    """A start that finds less than was flushed once writes down that this is all."""
+    """A start that finds less than the durable mark lowers the mark."""
 
     def start(self, number: int) -> None:
         super().start(number)
@@ -334,13 +334,13 @@ SWITCHES: Mapping[str, Switch] = {
 
 
 def search(name: str, seeds: range) -> tuple[int, str] | None:
-    """The first seed that shows what is lost without it, and what; None when none does."""
+    """The first seed that shows a violation without the rule, and the violation; None when there is none."""
     switch = SWITCHES[name]
     return first_violation(switch.scenario, switch.rules(), switch.world, seeds=seeds)
 
 
 def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] = print) -> int:
-    """Search for all of them, or for those named; returns how many were not found."""
+    """Search for all of them, or for those named; returns the number not found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20_000)
     parser.add_argument("names", nargs="*")

@@ -1,4 +1,4 @@
-"""The decisions of name servers, and members that follow the protocol: nothing is lost, and a leader comes soon."""
+"""The decisions of name servers, with replicas that follow the protocol: nothing is lost, and a leader comes soon."""
 
 import pytest
 
@@ -12,7 +12,7 @@ CHOSEN = ("three members", "leaders come and go", "power cuts", "five members")
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_name_servers_harm_nothing_and_find_a_leader_in_time(name: str) -> None:
-    """Away, forgetful, two at once, with a database from before: a walk breaks no invariant; then a leader is there.
+    """Away, restarted, two at once, with an old database: no invariant breaks, and then there is a leader.
 
     Within three seconds of virtual time after all faults have ended.
     """
@@ -24,7 +24,7 @@ def test_name_servers_harm_nothing_and_find_a_leader_in_time(name: str) -> None:
 
 
 def test_a_killed_leader_is_replaced_in_time() -> None:
-    """Nothing else is wrong: the next leader serves within three seconds, each of many times."""
+    """Without other faults the next leader serves within three seconds, every time."""
     walk = ProposedWalk(Scenario(weights={**TURNS}), 1, Rules())
     walk.settle()
     taken_s = []
@@ -42,7 +42,7 @@ def test_a_killed_leader_is_replaced_in_time() -> None:
 
 @pytest.mark.parametrize("name", ["three members", "five members"])
 def test_a_leader_that_is_cut_off_is_followed_in_time(name: str) -> None:
-    """It reaches the name servers and no member, and has more than all others: nobody waits for a turn of it."""
+    """It reaches the name servers and no replica, and has the longest log: no election waits for its turn."""
     walk = ProposedWalk(Scenario(weights={**TURNS}, voters=SCENARIOS[name].voters), 1, Rules())
     walk.settle()
     for _ in range(20):

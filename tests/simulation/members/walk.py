@@ -1,4 +1,4 @@
-"""Random walks through everything that may happen to a world, from a seed; and whether it recovers at the end."""
+"""Random walks through all events of a world, from a seed; and whether it recovers at the end."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -36,36 +36,36 @@ LATE_MAX = 12
 
 @dataclass(frozen=True)
 class Scenario:
-    """What there is at first, and what may happen how often."""
+    """The initial state, and the frequencies of events."""
 
     voters: int = 3
     voters_min: int = 3
-    """No more than those are removed."""
+    """No removal goes below this number."""
     joiners: int = 0
     steps: int = 200
     wipes_max: int = 1
-    """Disks that may be lost: no more than a minority, for more than that nobody can promise anything."""
+    """Disks that may be lost: at most a minority, because more permit no guarantee."""
     window_bytes: int = 2
     lease_s: float = 0.8
-    """0 without leases: nobody reads then, and nobody has to wait before a promise."""
+    """0 without leases: then there are no lease reads, and no vote has to wait."""
     silence_s: float = 1.0
-    """How long a leader goes on that nobody answers; nothing that is committed may depend on it."""
+    """The time for which an unanswered leader continues; nothing committed may depend on it."""
     weights: Mapping[str, float] = field(default_factory=dict)
     lost: float = 0.05
-    """Of messages."""
+    """The share of lost messages."""
     doubled: float = 0.05
     comes_late: tuple[type, ...] = (object,)
-    """Which messages may come once more much later."""
+    """Messages that may be delivered again much later."""
     said_twice: float = 0.3
-    """Of proposals."""
+    """The share of repeated proposals."""
     torn: tuple[float, ...] = (0.0, 0.5, 1.0)
-    """How much of what was not synced may be left by a power cut."""
+    """The share of unsynced frames that a power cut may leave."""
     ordered: float = 0.5
-    """Of messages: those that arrive before all that were sent after."""
+    """The share of messages delivered before all later ones."""
 
 
 TURNS = {"usurp": 6, "isolate": 3, "heal": 3, "send": 10}
-"""Leaders come and go."""
+"""Leaders change often."""
 SCENARIOS: Mapping[str, Scenario] = {
     "three members": Scenario(),
     "leaders come and go": Scenario(steps=400, weights=TURNS, window_bytes=1),
@@ -97,18 +97,18 @@ class Walk:
         self._events: dict[str, Callable[[], object]] = {name: getattr(self, f"_{name}") for name in self._kinds}
 
     def settle(self) -> None:
-        """Let member 1 lead, as a name server proposes it, so that the walk begins where something can be lost."""
+        """Let replica 1 lead by a proposal, so that the walk begins where something can be lost."""
         self._say(1, self.world.machines[1].id)
         for _ in range(3):
             self._calm_round()
 
     def run(self) -> None:
-        """Let things happen. Errors: Violation; AssertionError of the protocol."""
+        """Let events happen. Errors: Violation, AssertionError of the protocol."""
         self.settle()
         for name in self.random.choices(self._kinds, self._weights, k=self.scenario.steps):
             self._events[name]()
 
-    # everything that may happen
+    # All events.
 
     def _deliver(self) -> None:
         world, chance = self.world, self.random
@@ -127,7 +127,7 @@ class Walk:
         self.world.deliver(index)
 
     def _late(self) -> None:
-        """A message comes once more, when nobody thinks of it any more."""
+        """A message is delivered again, long after the first time."""
         if self.late:
             to, message = self.random.choice(self.late)
             self.world.arrive(to, message)
@@ -148,7 +148,7 @@ class Walk:
             self.world.send(self.random.choice(leaders))
 
     def _propose(self) -> None:
-        """By a name server that knows something, by one that knows nothing, or by one that says it twice."""
+        """A proposal of a name server with current data, of one without, or repeated."""
         world, chance = self.world, self.random
         to = chance.choice(list(world.machines))
         epoch = chance.choice(
@@ -163,7 +163,7 @@ class Walk:
         self._say(epoch, leader)
 
     def _usurp(self) -> None:
-        """So much time passes that leases are over, and nobody's timer rings; then somebody else is proposed."""
+        """Leases expire without a timer firing; then another replica is proposed."""
         world = self.world
         world.now_s += self.random.choice((0.25, 0.5, 1.0))
         if running := world.running():
@@ -189,7 +189,7 @@ class Walk:
         self.world.power_cut(self.random.choice(list(self.world.machines)), lambda: self.random.random() < share)
 
     def _isolate(self) -> None:
-        """Most often a leader, for what happens then behind its back is what the protocol is about."""
+        """Most often a leader, because the protocol is about events during its isolation."""
         numbers = list(self.world.machines)
         leaders = [one for one in self.world.running() if isinstance(self.world.up(one).role, Leader)]
         if leaders and self.random.random() < 0.5:
@@ -201,7 +201,7 @@ class Walk:
         self.world.cut_off = frozenset()
 
     def _victim(self) -> Machine | None:
-        """Whose disk is to be lost: most often one that has what is committed while another has not."""
+        """The replica whose disk is lost: most often one with all committed frames while another lacks some."""
         machines = list(self.world.machines.values())
         if self.world.wipes >= self.scenario.wipes_max:
             return None
@@ -228,7 +228,7 @@ class Walk:
             self.world.feed(self.random.choice(leaders), HandOver(to.id))
 
     def _change(self) -> None:
-        """Somebody who is not there is added, or somebody is removed."""
+        """A replica is added, or one is removed."""
         world = self.world
         leaders = [one for one in world.running() if isinstance(world.up(one).role, Leader)]
         if not leaders:
@@ -252,10 +252,10 @@ class Walk:
             if log.begin < log.committed:
                 self.world.move_begin(leader, self.random.randint(log.begin + 1, log.committed))
 
-    # the end
+    # The end.
 
     def recover(self) -> None:
-        """Everybody runs and hears everybody, and a name server proposes: something is committed again."""
+        """All replicas run and communicate, and a name server proposes: a message must be committed again."""
         world = self.world
         world.cut_off = frozenset()
         for number, machine in world.machines.items():
@@ -293,7 +293,7 @@ class Walk:
 def first_violation(
     scenario: Scenario, rules: Rules, world: type[World] = World, *, seeds: range, recovers: bool = False
 ) -> tuple[int, str] | None:
-    """The first seed whose walk goes wrong, and how; None when none does."""
+    """The first seed whose walk fails, and the failure; None when there is none."""
     for seed in seeds:
         walk = Walk(scenario, seed, rules, world)
         try:

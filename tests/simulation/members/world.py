@@ -1,4 +1,4 @@
-"""A few members with their disks and what is on its way between them; every step is looked at by the invariants."""
+"""A few replicas with their disks and the messages between them; the invariants are checked after every step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -9,6 +9,7 @@ from ortoo.enode.members.driver import (
     AppendEpoch,
     AppendMembers,
     Committed,
+    Contradicted,
     Cut,
     CutDone,
     DeleteBelow,
@@ -39,33 +40,33 @@ NETWORK_MAX = 24
 
 
 class Violation(Exception):
-    """Something happened that must never happen."""
+    """An event that must never happen."""
 
 
 @dataclass(slots=True)
 class Machine:
-    """One place where a member runs, or does not."""
+    """One machine, on which a replica runs or not."""
 
     number: int
     disk: DiskOfFrames
     disk_id: str
     incarnation: int = 0
     starts: int = 0
-    """How often a process was started here, whatever it takes its incarnation for."""
+    """The number of processes started here, independent of its incarnation."""
     member: Member | None = None
     work: tuple[Action | Flushed, ...] = ()
-    """What the disk still has to do, in this order."""
+    """Pending work of the disk, in this order."""
     is_wiped: bool = False
 
     @property
     def id(self) -> MemberId:
-        """The member that this disk is."""
+        """The replica of this disk."""
         return MemberId(self.number, self.disk_id)
 
 
 @dataclass(slots=True)
 class World:
-    """Everything there is. It is copied before a step of a search; of a walk it is changed."""
+    """The whole state. A search copies it before a step; a walk changes it."""
 
     rules: Rules
     limits: Limits
@@ -73,21 +74,21 @@ class World:
     network: tuple[tuple[int, Message], ...] = ()
     now_s: float = 0.0
     cut_off: frozenset[int] = frozenset()
-    """Machines that hear only each other."""
+    """Machines that reach only each other."""
     suggestions: tuple[tuple[int, MemberId], ...] = ()
-    """What name servers would propose now: above which epoch, and whom."""
+    """The proposals of name servers: the epoch to exceed, and the leader."""
     following: list[tuple[int, Event]] = field(default_factory=list)
-    """Events that a member hears before anything else happens."""
+    """Events that a replica gets before anything else happens."""
     messages_sent: int = 0
     epochs_proposed: int = 0
     disks_made: int = 0
     wipes: int = 0
     truth: list[Entry] = field(default_factory=list)
-    """What was committed by a leader, by position. Nothing of it may ever change."""
+    """Frames committed by a leader, by position. They may never change."""
     leaders: dict[int, tuple[Process, int]] = field(default_factory=dict)
-    """Who has led which epoch, and in which start."""
+    """The leader of each epoch, and its start."""
     held: set[tuple[MemberId, int, Entry]] = field(default_factory=set)
-    """What each disk has ever had for good."""
+    """Every frame that each disk ever held durably."""
 
     @classmethod
     def started(cls, voters: int, joiners: int, rules: Rules, limits: Limits) -> "World":
@@ -106,7 +107,7 @@ class World:
         return world
 
     def copy(self) -> "World":
-        """The same, to be changed without this one."""
+        """An independent copy."""
         machines = {number: replace(machine) for number, machine in self.machines.items()}
         copies = {"truth": list(self.truth), "leaders": dict(self.leaders), "held": set(self.held)}
         return replace(self, machines=machines, **copies)  # type: ignore[arg-type]
@@ -120,19 +121,19 @@ class World:
         return hash((machines, rest))
 
     def up(self, number: int) -> Member:
-        """The member that runs there."""
+        """The running replica of a machine."""
         member = self.machines[number].member
         assert member is not None
         return member
 
     def running(self) -> list[int]:
-        """Where members run."""
+        """The machines with a running replica."""
         return [number for number, machine in self.machines.items() if machine.member is not None]
 
-    # what happens
+    # Events.
 
     def start(self, number: int) -> None:
-        """A process starts, scans its log, notes for good what is missing, and has the disk sync what it found."""
+        """A process starts, scans its log, records missing frames durably, and lets the disk sync the found ones."""
         machine = self.machines[number]
         machine.starts += 1
         machine.incarnation = self.next_incarnation(machine)
@@ -147,17 +148,17 @@ class World:
         machine.work = (Flushed(0, end),)
 
     def kill(self, number: int) -> None:
-        """The process ends; what it wrote stays in the memory of the machine."""
+        """The process ends; its written frames stay in the memory of the machine."""
         self.machines[number].member = None
         self.machines[number].work = ()
 
     def power_cut(self, number: int, stays: Callable[[], bool]) -> None:
-        """The machine ends."""
+        """The machine loses power."""
         self.kill(number)
         self.machines[number].disk = self.machines[number].disk.power_cut(stays)
 
     def wipe(self, number: int) -> None:
-        """The disk is emptied, or another one is put in."""
+        """The disk is emptied or replaced."""
         self.kill(number)
         machine = self.machines[number]
         machine.disk = DiskOfFrames(Base(0, 0, Configuration()))
@@ -167,7 +168,7 @@ class World:
         self.wipes += 1
 
     def damage(self, number: int, position: int) -> None:
-        """A frame that was on disk cannot be read any more; the process that notices it ends."""
+        """A durable frame becomes unreadable; the process that notices it ends."""
         self.kill(number)
         self.machines[number].disk = self.machines[number].disk.damaged(position)
         self.wipes += 1
@@ -179,7 +180,7 @@ class World:
         self.arrive(to, message)
 
     def arrive(self, to: int, message: Message) -> None:
-        """A message is there, for whichever process runs there now."""
+        """A message arrives, at the process that runs there now."""
         if self.machines[to].member is not None:
             self.feed(to, message)
 
@@ -194,12 +195,12 @@ class World:
             self.feed(number, Tick())
 
     def send(self, number: int) -> None:
-        """A client's message is appended by a leader that takes it."""
+        """A leader that accepts it appends a client's message."""
         self.messages_sent += 1
         self._append(number, Entry(self.up(number).reign.epoch, self.messages_sent))
 
     def move_begin(self, number: int, position: int) -> None:
-        """A leader says that what lies below may be deleted."""
+        """A leader permits the deletion of frames below `position`."""
         self._append(number, Entry(self.up(number).reign.epoch, f"begin {position}"))
 
     def _append(self, number: int, entry: Entry) -> None:
@@ -210,7 +211,7 @@ class World:
         self.feed(number, Appended(end + 1, marks_of((entry,), end)))
 
     def disk_works(self, number: int) -> None:
-        """The disk does the next thing it has to do, and says so."""
+        """The disk does the next piece of its work, and reports it."""
         machine = self.machines[number]
         task, machine.work = machine.work[0], machine.work[1:]
         if isinstance(task, SaveReign):
@@ -230,7 +231,7 @@ class World:
             self.feed(number, task)
 
     def feed(self, number: int, event: Event) -> None:
-        """Let a member take an event, do what it wants, then what follows at once; and look whether all is well."""
+        """Let a replica handle an event, execute its actions and the following events, then check the invariants."""
         self.following.append((number, event))
         if len(self.following) > 1:
             return
@@ -239,13 +240,15 @@ class World:
             leads = isinstance(self.up(number).role, Leader)
             self.machines[number].member, actions = step(self.up(number), event, self.now_s)
             for action in actions:
+                if isinstance(action, Contradicted):
+                    raise Violation(f"the leader's log parts at {action.end}: {action.committed} is committed")
                 self.act(number, action, leads=leads)
             self.following.pop(0)
         for one in self.running():
             self._check_reads(one)
 
     def act(self, number: int, action: Action, *, leads: bool) -> None:
-        """Do what a member wants that led before it heard of it, or did not."""
+        """Execute an action of a replica; `leads` is whether it led before the event."""
         machine, member = self.machines[number], self.up(number)
         if isinstance(action, Send):
             self._carry(number, action.to.number, action.message)
@@ -287,21 +290,21 @@ class World:
         if to in self.machines and (sender in self.cut_off) == (to in self.cut_off):
             self.network = (*self.network[1 - NETWORK_MAX :], (to, message))
 
-    # what a driver has to do right; tests do it wrong
+    # Duties of the driver, which tests break.
 
     def next_incarnation(self, machine: Machine) -> int:
-        """Another one for each start."""
+        """A new one for each start."""
         return machine.incarnation + 1
 
     def new_disk_id(self, machine: Machine) -> str:
-        """Another one for each disk."""
+        """A new one for each disk."""
         return f"disk-{self.disks_made}"
 
     def log_end(self, disk: DiskOfFrames) -> int:
-        """Where a log ends that is opened."""
+        """The end of a log at its opening."""
         return disk.log_end()
 
-    # what must always be true
+    # Invariants.
 
     def _check_leader(self, number: int, epoch: int) -> None:
         me = (self.up(number).me, self.machines[number].starts)
@@ -351,10 +354,10 @@ class World:
 
 
 class PromisesFirst(World):
-    """Another file is another queue: promises are on disk before what is still to be done to the log."""
+    """Another file is another queue: votes are on disk before pending changes of the log."""
 
     def disk_works(self, number: int) -> None:
-        """Do what was asked for first, promises before all else."""
+        """Do the oldest work first, votes before all else."""
         machine = self.machines[number]
         machine.work = tuple(sorted(machine.work, key=lambda task: not isinstance(task, SaveReign)))
         super().disk_works(number)

@@ -1,4 +1,4 @@
-"""Planted: one failure that ends more than its own, absence taken for evidence, parts of what was asked for."""
+"""Planted: failures that spread, absence taken for evidence, and partial execution of requests."""
 
 import asyncio
 from typing import Any
@@ -24,7 +24,7 @@ from ortoo.snode.send import publisher
 
 
 def an_enode_away_ends_the_snode() -> None:
-    """containment: a snode that cannot attach to an enode gives up altogether."""
+    """Containment: a snode that cannot attach to an enode ends."""
 
     async def stay(self: Any, enode: str) -> None:
         while True:
@@ -41,9 +41,9 @@ def an_enode_away_ends_the_snode() -> None:
 
 
 def a_client_that_does_not_read_ends_the_snode() -> None:
-    """Containment (B-003): what a client's telemetry fails with fails in the process's own group of tasks.
+    """Containment: an error of a client's telemetry fails in the process's own group of tasks.
 
-    Without the scope alone nothing is lost: each stream catches what it meets, and a scope what that forgets.
+    Without the scope alone nothing is lost: each stream catches its own errors, and a scope catches the rest.
     """
 
     async def run(self: Any, work: Any) -> object:
@@ -59,7 +59,7 @@ def a_client_that_does_not_read_ends_the_snode() -> None:
 
 
 def one_bad_receipt_refuses_all() -> None:
-    """Containment (B-006, B-007): whoever acknowledges at the same time as a forger is told what the forger is."""
+    """Containment: acknowledgements beside a forged receipt get the answer to the forged one."""
     ack = settling.Settling.ack
 
     async def together(self: Any, caller: Any, request: Any) -> Any:
@@ -73,7 +73,7 @@ def one_bad_receipt_refuses_all() -> None:
 
 
 def seals_are_not_looked_at() -> None:
-    """Rights (B-063): a handle counts whoever made it."""
+    """Rights: a handle with any seal is valid."""
 
     def good(self: Any, purpose: bytes, data: bytes, seal: bytes) -> bool:
         return True
@@ -82,7 +82,7 @@ def seals_are_not_looked_at() -> None:
 
 
 def an_identified_send_ends_the_snode() -> None:
-    """Containment (B-002): a send with a dedup id that its enode does not answer ends the snode."""
+    """Containment: a send with a dedup id that its enode does not answer ends the snode."""
     asked = background.Background.asked
 
     def spawned(self: Any, name: str, work: Any) -> Any:
@@ -100,9 +100,9 @@ def an_identified_send_ends_the_snode() -> None:
 
 
 def a_flushed_store_is_believed() -> None:
-    """Evidence (B-080): a snode that its membership store has forgotten takes all others for gone, and says nothing.
+    """Evidence: a snode that its membership store has lost takes all others for gone, and reports nothing.
 
-    To leave the store empty alone does no harm: what each snode knows of the others stays, and changes are told.
+    An empty store alone does no harm: each snode keeps its knowledge of the others, and changes are announced.
     """
     beat = membership_store.MembershipStore._beat_once
 
@@ -111,23 +111,23 @@ def a_flushed_store_is_believed() -> None:
         return True, alive
 
     async def nothing(self: Any) -> None:
-        """Neither say nor ask."""
+        """Neither report nor ask."""
 
     membership_store.MembershipStore._beat_once = credulous  # type: ignore[method-assign]
     membership_store.MembershipStore._reload = nothing  # type: ignore[method-assign]
 
 
 def credit_is_not_charged() -> None:
-    """Budgets (B-083): a push session sends whatever there is, however little its client takes."""
+    """Budgets: a push session ignores its client's credit."""
 
     def charge(self: Any, messages: int, size_bytes: int) -> None:
-        """Owe nothing."""
+        """Charge nothing."""
 
     flow.Credit.charge = charge  # type: ignore[method-assign]
 
 
 def a_part_of_a_request_is_stored() -> None:
-    """All or nothing (B-027): of the offsets that are committed together those of the last queue are left out."""
+    """All or nothing: of offsets that are committed together, those of the last queue are left out."""
     store = engine.Engine.store
 
     async def some(self: Any, changes: Any, *more: Any) -> None:
@@ -139,12 +139,12 @@ def a_part_of_a_request_is_stored() -> None:
 
 
 def scaled_to_zero_in_an_outage() -> None:
-    """Evidence (B-081): what an enode that is away holds is no work for an autoscaler."""
+    """Evidence: the backlog of an unreachable enode is no work for an autoscaler."""
     lag.Lag.of_all = lag.Lag.of  # type: ignore[method-assign]
 
 
 def an_empty_directory_is_believed() -> None:
-    """evidence: a name server that starts says at first that there are no topics, and enodes delete theirs."""
+    """Evidence: a starting name server reports no topics at first, and enodes delete theirs."""
     follow = watches.Watches.follow
 
     async def hasty(self: Any) -> Any:
@@ -166,7 +166,7 @@ def _gone_without_doubt(self: Any, news: Any) -> set[int]:
 
 
 def refused_and_stored() -> None:
-    """All or nothing: now and then a batch is stored and refused."""
+    """All or nothing: sometimes a batch is stored and refused."""
     answer = append._answer
 
     def late_refusal(request: Any, ended: Any) -> Any:
@@ -178,16 +178,16 @@ def refused_and_stored() -> None:
 
 
 def members_of_the_dead_stay() -> None:
-    """groups: a client whose session ends stays a member, and keeps its queues for ever."""
+    """Groups: a client whose session ends stays a group member, and keeps its queues forever."""
 
     def nothing(self: Any, member: Any) -> None:
-        """Tell nobody."""
+        """Notify no client."""
 
     push_session.PushSession.parting = nothing  # type: ignore[method-assign]
 
 
 def a_change_of_the_routes_is_lost() -> None:
-    """watches: of every few changes each follower passes over one."""
+    """Watches: each follower skips one of every few changes."""
     follow = watches.Watches.follow
 
     async def hasty(self: Any) -> Any:
@@ -201,7 +201,7 @@ def a_change_of_the_routes_is_lost() -> None:
 
 
 def a_task_is_left_behind() -> None:
-    """tasks: each push session leaves a task that nobody owns."""
+    """Tasks: each push session leaves a task without an owner."""
     init = push_session.PushSession.__init__
 
     def leaking(self: Any, *arguments: Any) -> None:
@@ -212,7 +212,7 @@ def a_task_is_left_behind() -> None:
 
 
 def a_stop_hangs() -> None:
-    """stops: an enode with consumers that pop waits for ever when it is to end."""
+    """Stops: an enode with consumers that pop never ends."""
 
     async def close(self: Any) -> None:
         if self._groups:
@@ -222,7 +222,7 @@ def a_stop_hangs() -> None:
 
 
 def receipts_of_others() -> None:
-    """receipts: with several messages in a request, the second is told the place of the first."""
+    """Receipts: with several messages in a request, the second gets the offset of the first."""
     real = publisher.receipt_of
 
     def mixed(topic: Any, to: Any, message: Any, offset: int, **how: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Planted: messages that come before they may, or after they were taken back."""
+"""Planted: messages that come too early, or after they were recalled or rolled back."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def recall_forgotten_at_restart() -> None:
 
 
 def rolled_back_and_delivered() -> None:
-    """G7: every few transactions that are rolled back are committed."""
+    """G7: some rolled back transactions are committed."""
     end = transactions.Transactions.end
 
     async def wrong(self: Any, topic_id: int, number: int, verdict: Any, source: Any) -> None:
@@ -47,7 +47,7 @@ def rolled_back_and_delivered() -> None:
 
 
 def commit_answered_and_dropped() -> None:
-    """G7: a commit is answered at once, and now and then nothing comes of it."""
+    """G7: a commit is answered at once, and sometimes has no effect."""
     end = transactions.Transactions._end
 
     async def lost(self: Any, half: Any, ended: Any) -> None:
@@ -60,9 +60,9 @@ def commit_answered_and_dropped() -> None:
 
 
 def checks_never_asked() -> None:
-    """G7: nobody asks about a transaction that its producer left open."""
+    """G7: a transaction that its producer left open is never checked."""
 
     async def silent(self: Any, number: int) -> None:
-        """Ask nobody."""
+        """Ask no producer."""
 
     transactions.Transactions._check = silent  # type: ignore[method-assign]

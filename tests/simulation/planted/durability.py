@@ -1,4 +1,4 @@
-"""Planted: what is acknowledged is not on the disk, or is not believed when it is read again."""
+"""Planted: acknowledged data that are not on the disk, or are lost when they are read again."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ortoo.enode.recovery import opening
 from ortoo.enode.store import checkpoints
 
 recovery: Any = opening
-"""What is planted there are names that it imported."""
+"""Names that the module `opening` imported are replaced there."""
 writing: Any = checkpoints
 
 
@@ -25,7 +25,7 @@ def acknowledge_before_sync() -> None:
 
 
 def acknowledge_when_handed_over() -> None:
-    """G1: senders are answered when their group is given to the disk, not when that is done."""
+    """G1: senders are answered when their group is passed to the disk, not when it is durable."""
     hand_over = appender.Appender._hand_over
 
     def early(self: Any) -> None:
@@ -39,7 +39,7 @@ def acknowledge_when_handed_over() -> None:
 
 
 def fold_beyond_durable() -> None:
-    """G10: a checkpoint says that it covers what is still on its way to the disk."""
+    """G10: a checkpoint claims to cover changes that are not durable yet."""
     real = writing.Slice
 
     def slice_of(checkpoint_id: int, number: int, total: int, fold_from: int, durable: int, changes: Any) -> Any:
@@ -72,7 +72,7 @@ def cut_one_frame_too_many() -> None:
 
 
 def believe_torn_frames() -> None:
-    """G12: recovery looks at headers only, and serves a frame whose body never arrived."""
+    """G12: recovery checks headers only, and serves a frame whose body never arrived."""
 
     def cut(found: Any, read: Any, base: int, limit: int) -> int:
         return int(found.end_position)
@@ -81,16 +81,16 @@ def believe_torn_frames() -> None:
 
 
 def a_failed_sync_is_believed() -> None:
-    """G1 (B-025): what is read back after a sync that failed is not written again before it is believed."""
+    """G1: data read back after a failed sync are trusted without being written again."""
 
     def rewrite(segment: Any, position: int, end: int) -> None:
-        """Believe the page cache."""
+        """Trust the page cache."""
 
     recovery.rewrite = rewrite
 
 
 def give_offsets_again() -> None:
-    """G3: after a crash a queue goes on at an offset that it has given already."""
+    """G3: after a crash a queue reuses an offset."""
     settle = recovery.settle_ranges
 
     def settled(recovered: Any) -> None:

@@ -1,4 +1,4 @@
-"""Planted: what is sent again is stored again."""
+"""Planted: a repeated send is stored again."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ortoo.enode.state.tables import dedup, message_ids
 
 
 def windows_forgotten_at_restart() -> None:
-    """G4: an enode that starts knows no producer."""
+    """G4: a starting enode has lost its producers."""
     forget = refold.Refold.forget_producers
 
     def everyone(self: Any, *, is_cut: bool) -> None:
@@ -20,7 +20,7 @@ def windows_forgotten_at_restart() -> None:
 
 
 def duplicates_accepted() -> None:
-    """G4: a batch that was stored is taken for a new one."""
+    """G4: a stored batch is taken for a new one."""
     decide = dedup.Sequencer.decide
 
     def always(self: Any, *arguments: Any) -> None:
@@ -30,7 +30,7 @@ def duplicates_accepted() -> None:
 
 
 def retries_are_numbered_anew() -> None:
-    """G4: the producer gives a batch whose answer was lost another sequence."""
+    """G4: the producer retries a batch without an answer under another sequence."""
     lost = in_flight.InFlight.connection_lost
 
     def anew(self: Any) -> None:
@@ -43,9 +43,9 @@ def retries_are_numbered_anew() -> None:
 
 
 def ids_forgotten_at_restart() -> None:
-    """G4: an enode that starts has forgotten the dedup ids that it was told."""
+    """G4: a starting enode has lost the dedup ids."""
 
     def nothing(self: Any, change: Any) -> None:
-        """Remember nothing that comes from the log; what this process stores itself comes this way too."""
+        """Ignore ids of the log; ids of this process use this method too."""
 
     message_ids.MessageIds.FOLDS = {IdsRemembered: nothing}

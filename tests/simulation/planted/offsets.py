@@ -1,4 +1,4 @@
-"""Planted: committed offsets that are not kept, or that say more than was done."""
+"""Planted: committed offsets that are lost, or that exceed the processed messages."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from ortoo.snode.push import acknowledgements, feeder
 
 
 def committed_in_memory_only() -> None:
-    """G10: the snode calls offsets durable that it has told no enode."""
+    """G10: the snode reports offsets as durable that it sent to no enode."""
 
     async def drain(self: Any) -> None:
         while self._pending:
@@ -20,7 +20,7 @@ def committed_in_memory_only() -> None:
 
 
 def committed_one_too_far() -> None:
-    """G2: each acknowledgement moves the group one message further than the client said."""
+    """G2: each acknowledgement moves the group one message too far."""
     put = acknowledgements.AckBatcher.put
 
     def further(self: Any, queue: Any, offset: int, generation: int, fence: int = 0) -> None:
@@ -30,7 +30,7 @@ def committed_one_too_far() -> None:
 
 
 def queues_begin_at_their_end() -> None:
-    """G2: a queue that changes hands goes on with what comes from now on."""
+    """G2: after a rebalance a queue begins at its end."""
     start = feeder.Feeder._start
 
     async def at_end(self: Any) -> None:

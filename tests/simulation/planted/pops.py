@@ -1,4 +1,4 @@
-"""Planted: leases that nobody keeps, messages passed over, an order that is none."""
+"""Planted: lost leases, skipped messages, and lost order."""
 
 import heapq
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from ortoo.snode.pop import giving_back
 
 
 def called_off_by_asking_again() -> None:
-    """G8: a pop that nobody waits for is asked again and given back; the first one may come after that."""
+    """G8: a cancelled pop is repeated and released, and the first request may arrive after that."""
     once, ask = giving_back.GivingBack.call_off_once, pop_calls.PopCalls.pop
 
     class Forgetful:
-        """An enode that does not know how to call off."""
+        """An enode that does not support cancellation."""
 
         def __init__(self, link: Any) -> None:
             self.settle, self._link = link.settle, link
@@ -26,7 +26,7 @@ def called_off_by_asking_again() -> None:
             return await self._link.pop(replace(wish, call_off=False))
 
     class Links:
-        """The way to such enodes."""
+        """Links to such enodes."""
 
         def __init__(self, links: Any) -> None:
             self._links = links
@@ -46,7 +46,7 @@ def called_off_by_asking_again() -> None:
 
 
 def called_off_and_kept() -> None:
-    """G8: what a pop got before it was called off stays leased to nobody."""
+    """G8: messages of a cancelled pop stay leased without an owner."""
 
     def kept(self: Any, request: Any, now_s: float) -> Any:
         return []
@@ -55,7 +55,7 @@ def called_off_and_kept() -> None:
 
 
 def lease_given_twice() -> None:
-    """G8: a message that a consumer has is offered to the next one too."""
+    """G8: a leased message is offered to the next consumer too."""
     take = pop_line.PopLine.take
 
     def generous(self: Any, now_ms: int, limit: int, end_offset: int, **how: Any) -> Any:
@@ -83,7 +83,7 @@ def lease_given_twice() -> None:
 
 
 def leases_never_end() -> None:
-    """G8: what a dead consumer had stays its own for ever."""
+    """G8: leases of a dead consumer never expire."""
 
     def advance(self: Any, now_ms: int) -> None:
         due = self._due
@@ -97,7 +97,7 @@ def leases_never_end() -> None:
 
 
 def rows_passed_over() -> None:
-    """G2: of every few messages a pop takes one more than it gives."""
+    """G2: of every few messages a pop takes one more than it returns."""
     take = pop_line.PopLine.take
 
     def skipping(self: Any, now_ms: int, limit: int, end_offset: int, **how: Any) -> Any:
@@ -111,7 +111,7 @@ def rows_passed_over() -> None:
 
 
 def order_forgotten() -> None:
-    """G5: the messages of a message group are all free at once."""
+    """G5: the messages of a message group are all available at once."""
     see = key_order.KeyOrder.see
 
     def all_free(self: Any, first_offset: int, message_groups: Any, intervals: Any) -> list[int]:
@@ -124,13 +124,13 @@ def acknowledged_in_memory_only() -> None:
     """G8: an acknowledgement is answered and never written."""
 
     async def write(self: Any, group: Any, changes: Any) -> None:
-        """Say that it is done."""
+        """Report success."""
 
     settling.Settling._write = write  # type: ignore[method-assign]
 
 
 def attempts_not_counted() -> None:
-    """G9: a message that fails always is delivered always."""
+    """G9: a message that always fails is always delivered."""
     give_back = pop_line.PopLine.give_back
 
     def uncounted(self: Any, ranges: Iterable[Any], number: int, now_ms: int, delay_ms: int, **_: Any) -> Any:

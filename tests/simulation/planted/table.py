@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
-from tests.simulation.planted import conversations, deferred, durability, idempotence, offsets, pops
+from tests.simulation.planted import conversations, deferred, durability, idempotence, offsets, pops, replicas
 
 SEEDS_MAX = 500
 NO_FAULTS = ("--no-faults", "--scenario", "cancelling")
@@ -18,13 +18,15 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     "name_without_sync": CRASHES,
     "called_off_by_asking_again": NO_FAULTS,
     "called_off_and_kept": NO_FAULTS,
+    "a_missing_file_is_evidence": ("--members", "3", "--fault", "lost file"),
 }
-"""Of what the standard draw finds too seldom, or not at all: where processes end, leases end within the run."""
-MODULES: Sequence[ModuleType] = (durability, idempotence, offsets, pops, deferred, conversations)
+"""Options for bugs that the standard draw finds too seldom, or not at all. Where processes end, leases expire within
+the run."""
+MODULES: Sequence[ModuleType] = (durability, idempotence, offsets, pops, deferred, conversations, replicas)
 
 
 def planted() -> Mapping[str, tuple[str, Callable[[], None]]]:
-    """Name to (where it is, what plants it)."""
+    """Name to (module and function, the function that plants it)."""
     return {
         name: (f"{module.__name__}:{name}", function)
         for module in MODULES
@@ -34,7 +36,7 @@ def planted() -> Mapping[str, tuple[str, Callable[[], None]]]:
 
 
 def seeds_needed(where: str) -> tuple[int, str]:
-    """How many seeds it takes, 0 if too many; and what was found."""
+    """The number of seeds needed, 0 if too many; and the findings."""
     for first in range(1, SEEDS_MAX, 10):
         command = [sys.executable, "-m", "ortoo.testing.simulation", "--plant", where, "--seed", str(first)]
         command += OPTIONS.get(where.partition(":")[2], ())
@@ -49,7 +51,7 @@ def seeds_needed(where: str) -> tuple[int, str]:
 
 
 def main(names: Sequence[str]) -> int:
-    """Search for all of them, or for those named; returns how many were not found."""
+    """Search for all of them, or for those named; returns the number not found."""
     missing = 0
     for name, (where, function) in planted().items():
         if names and name not in names:

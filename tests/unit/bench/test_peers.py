@@ -53,7 +53,7 @@ def test_the_table_has_what_both_sides_measured() -> None:
     """A section for each pair; a system without its counterpart is left out, and the load is told."""
     both = result(ortoo=single(500.0, enode=1000.0, snode=500.0), rocketmq=single(1000.0, broker=4000.0, proxy=2000.0))
     text = table(both)
-    assert "Load average, of which the load itself is a part: 1.5 to 2.5; " in text
+    assert "Load average, of which the load itself is a part: 1.5 to 2.5. " in text
     assert "took 4 to 4 % of the machine meanwhile. A ratio" in text
     both["rounds_of"]["rocketmq"] = [{"load_average": {"before": 9.0, "after": 9.0}, "others_share": 0.4}]
     assert "took 4 to 40 % of the machine meanwhile, so that ratios tell little. A ratio" in table(both)

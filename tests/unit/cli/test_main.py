@@ -1,4 +1,4 @@
-"""The command without a cluster: its words, and how it says what is wrong."""
+"""The command without a cluster: help, exit codes and error output."""
 
 import json
 import tomllib
@@ -24,14 +24,14 @@ NOBODY = "localhost:1"
 
 
 def test_help_names_every_command() -> None:
-    """`ortoo --help` shows what there is."""
+    """`ortoo --help` lists all commands."""
     shown = CliRunner().invoke(app, ["--help"]).output
     for command in ("dev", "topic", "group", "send", "tail", "lag", "cluster"):
         assert command in shown
 
 
 def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    """B-149: by the command and by every role's process."""
+    """The command and every role's process print their version."""
     assert CliRunner().invoke(app, ["--version"]).output == f"ortoo {process_version()}\n"
     roles: tuple[front.Role[Any], ...] = (namesrv.ROLE, enode.ROLE, snode.ROLE)
     for role in roles:
@@ -42,7 +42,7 @@ def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_is_an_object_a_line() -> None:
-    """B-149: of a list each item; integers that could have more than 32 bits are strings, floats and truth are not."""
+    """Lists have one object per line. Integers of more than 32 bits are strings; floats and booleans are not."""
     large = 2**63
     assert list(json_lines([Queue("t", "e", 1), {"offsets": [large], "at": (1.5, True, None)}])) == [
         '{"topic": "t", "enode": "e", "queue_id": 1}',
@@ -54,7 +54,7 @@ def test_json_is_an_object_a_line() -> None:
 
 @pytest.mark.parametrize("arguments", [["topic", "creat", "t"], ["send"], ["tail", "t", "-n", "0"]])
 def test_wrong_use_is_exit_code_2(arguments: list[str]) -> None:
-    """An unknown command, a missing argument and a number out of range are the caller's to fix."""
+    """An unknown command, a missing argument and a number out of range are errors of usage."""
     assert CliRunner().invoke(app, arguments).exit_code == 2
 
 
@@ -69,7 +69,7 @@ def test_wrong_use_is_exit_code_2(arguments: list[str]) -> None:
 def test_a_named_error_is_one_line_and_exit_code_1(
     arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It goes to standard error as "error: what; what to do"."""
+    """The error is printed to standard error in one line."""
     monkeypatch.setattr("sys.argv", ["ortoo", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -82,7 +82,7 @@ def test_a_named_error_is_one_line_and_exit_code_1(
 
 
 def test_a_profile_is_kept_used_and_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its file is its owner's alone, the secret is asked for and never shown, and its address is what commands use."""
+    """Only the user can read its file, the secret is never shown, and commands use its address."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for variable in ("ORTOO_ADDRESS", "ORTOO_PROFILE"):
         monkeypatch.setenv(variable, "")

@@ -22,7 +22,7 @@ def made_batch(
     body_bytes: int = 0,
     finished: Finished | None = None,
 ) -> ReceivedBatch:
-    """A stored batch of `count` messages, body = offset; `rows` are those that are meant, alone if `gathered`."""
+    """A stored batch of `count` messages, body = offset; `rows` are the selected ones, without others if `gathered`."""
     kept = range(count) if rows is None or not gathered else rows
     bodies = [b"%d" % (first_offset + row) + b"." * body_bytes for row in kept]
     sealed = encode([Message(body) for body in bodies], now_ms=1)

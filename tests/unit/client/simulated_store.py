@@ -1,4 +1,4 @@
-"""A store that a producer talks to without a network: the enode's own rules on idempotence, and faults by order."""
+"""A store for a producer without a network: the enode's rules for idempotence, and faults in a given order."""
 
 import asyncio
 from collections import deque
@@ -26,7 +26,7 @@ TOPIC_ID = 7
 
 
 class Fault(Enum):
-    """What happens to one batch on its way."""
+    """The fault of one batch."""
 
     NONE = "stored and answered"
     ANSWER_LOST = "stored, then the stream breaks"
@@ -47,25 +47,25 @@ REFUSALS = {
 
 
 class SimulatedStore:
-    """What the queues hold, and the rules of an enode for producers that send again."""
+    """The contents of the queues, and an enode's rules for producers that retry."""
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
-        """Meet the batches with these faults, one each, and with none after them."""
+        """Apply these faults to the first batches, one each."""
         self.queues: dict[Queue, list[bytes]] = {}
         self.sends = 0
         self.is_away = asyncio.Event()
-        """Set = nothing is answered."""
+        """While set, nothing is answered."""
         self._faults: Iterator[Fault] = iter(faults)
         self._windows = Windows()
         self._sequencer = Sequencer(self._windows, idle_ms=1 << 40)
 
     def next_fault(self) -> Fault:
-        """What happens to the batch that comes now."""
+        """The fault of the next batch."""
         self.sends += 1
         return next(self._faults, Fault.NONE)
 
     def store(self, batch: ProducerBatch) -> int:
-        """Store a batch, or find it again; its first offset. Errors: a gap, an unknown producer."""
+        """Store a batch or find it again; returns its first offset. Errors: a gap, an unknown producer."""
         sealed = batch.sealed
         key = (TOPIC_ID, batch.queue.queue_id, sealed.producer_id)
         decision = self._sequencer.decide(key, sealed.first_sequence, sealed.count, sealed.records_crc32c, 0)
@@ -81,7 +81,7 @@ class SimulatedStore:
         return first_offset
 
     def call(self, _: object, __: str, answered: Any, *, clock: object) -> "SimulatedCall":
-        """In the place of ProduceCall."""
+        """Replaces ProduceCall."""
         return SimulatedCall(self, answered)
 
 
@@ -105,7 +105,7 @@ class SimulatedCall:
         owed: list[ProducerBatch] = []
 
         def answer(batch: ProducerBatch, error: OrtooError | None) -> None:
-            """Answers for one queue come in order: those that are owed go before a refusal."""
+            """Send an answer; due answers of the queue precede a refusal."""
             for one in owed:
                 self.has_heard = True
                 self._answered(one, None)
@@ -141,10 +141,10 @@ class SimulatedCall:
 
 
 class NoNetwork(Connection):
-    """A connection that nothing travels over."""
+    """A connection without a network."""
 
     def channel(self) -> Any:
-        """Nothing."""
+        """Return nothing."""
         return None
 
 
@@ -152,7 +152,7 @@ class NoNetwork(Connection):
 async def producer_to(
     store: SimulatedStore, *, queue_count: int = 3, route: Route | None = None, **settings: Any
 ) -> AsyncIterator[Producer]:
-    """A real producer whose streams end in `store`; it retries at once."""
+    """A real producer whose streams end in `store`; it retries without delay."""
     queues = tuple(Queue("t", "enode-0", number) for number in range(queue_count))
     chosen = route or Route(TOPIC_ID, queues, queues)
     connection = NoNetwork(["localhost:1"], clock=SystemClock(), randomness=Randomness(1))

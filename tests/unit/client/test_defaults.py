@@ -1,4 +1,4 @@
-"""The numbers that users of RocketMQ know are the defaults."""
+"""The defaults equal those of RocketMQ."""
 
 from ortoo.client import ConsumerSettings, FlowLimits, Handling, PullSettings
 from ortoo.client.pull.handling import SUSPEND_MIN_MS
@@ -8,7 +8,7 @@ from ortoo.snode.settings import Settings
 
 
 def test_consuming_goes_at_the_known_pace() -> None:
-    """E-108, E-126, E-128, E-144, E-154: commits, rebalances, locks, long polls."""
+    """E-108, E-126, E-128, E-144, E-154: intervals of commits, rebalances, locks and long polls."""
     pull = PullSettings()
     assert (pull.commit_first_ms, pull.commit_interval_ms) == (10_000, 5_000)
     assert pull.rebalance_interval_ms == 20_000
@@ -18,7 +18,7 @@ def test_consuming_goes_at_the_known_pace() -> None:
 
 
 def test_consumers_hold_what_is_known() -> None:
-    """E-140, E-141, E-142, E-145, E-151: limits of flow, handlers, pauses in order."""
+    """E-140, E-141, E-142, E-145, E-151: limits of flow, handlers, pauses in ordered processing."""
     limits, handling = FlowLimits(), Handling()
     assert (limits.messages_max, limits.bytes_max, limits.span_max) == (1_000, 100 << 20, 2_000)
     assert (handling.concurrency, handling.batch_messages_max) == (20, 1)
@@ -27,7 +27,7 @@ def test_consumers_hold_what_is_known() -> None:
 
 
 def test_slow_and_silent_are_what_they_were() -> None:
-    """E-045, E-082: 120 s of silence, 1,024 messages behind; a group's retries end after 16."""
+    """E-045 and E-082: 120 s of silence, 1,024 messages of lag. A group's retries end after 16."""
     assert Settings().session_expiry_s == 120
     assert (Group("g").slow_consumer_threshold_messages, Group("g").attempts_max) == (1_024, 16)
     assert ConsumerSettings().from_first is False

@@ -1,4 +1,4 @@
-"""An enode in memory that does as it is told: answers late, loses answers, refuses."""
+"""An enode in memory with controlled behaviour: it delays answers, loses answers, refuses."""
 
 import asyncio
 from collections import deque
@@ -30,7 +30,7 @@ TOPIC = Topic("t", 77, 1, Permission.READ_WRITE, (Placement("e", 4, 4),))
 
 
 class FakeEnode(GrpcEnodeLink):
-    """One enode with one topic of four queues; what no test asks of it fails, for it has no streams."""
+    """One enode with one topic of four queues; other requests fail, because it has no streams."""
 
     connected = True
 
@@ -40,15 +40,15 @@ class FakeEnode(GrpcEnodeLink):
         self.commits: list[dict[int, int]] = []
         self.seen: list[SealedBatch] = []
         self.refusals: deque[OrtooError] = deque()
-        """What the next appends are refused with, stored nothing."""
+        """Errors of the next appends, which store nothing."""
         self.lost_answers = 0
-        """So many of the next appends are stored, but the answer is lost."""
+        """Number of the next appends that are stored and not answered."""
         self.commit_refusals: deque[OrtooError] = deque()
         self.gate = asyncio.Event()
         """Appends and commits wait for it."""
         self.gate.set()
         self.arrived = asyncio.Event()
-        """Set when an append or a commit has come."""
+        """Set when an append or a commit has arrived."""
         self.locks = LockTable((), 0.0)
         self._dedup: dict[tuple[int, int, int], Appended] = {}
         self._stored = asyncio.Event()
@@ -59,19 +59,19 @@ class FakeEnode(GrpcEnodeLink):
         return EnodeLinks(self.directory(), self.to)
 
     def directory(self) -> Directory:
-        """A directory that knows this enode and its topic."""
+        """A directory with this enode and its topic."""
         directory = Directory()
         directory.apply(RouteChange(1, True, (TOPIC,), enodes=(EnodeEntry("e", "h:1", "s", alive=True),)))
         return directory
 
     def to(self, enode: str, address: str, epoch: int = 0) -> GrpcEnodeLink:
-        """The link: itself."""
+        """The link, which is this object."""
         return self
 
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
     ) -> asyncio.Future[Appended]:
-        """Store, as the test says."""
+        """Store a batch, or fail, as the test sets it."""
         task = asyncio.get_running_loop().create_task(self._append(queue_id, batch))
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
@@ -119,7 +119,7 @@ class FakeEnode(GrpcEnodeLink):
     async def commit_rows(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
     ) -> list[int]:
-        """Store offsets, as the test says."""
+        """Store offsets, or fail, as the test sets it."""
         if reset:
             for queue_id, _, _ in rows:
                 self.locks.fence((topic_id, group, queue_id), 0)
@@ -149,7 +149,7 @@ class FakeEnode(GrpcEnodeLink):
         return answers
 
     async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
-        """Free locks."""
+        """Release locks."""
         return [
             self.locks.release((one.topic_id, one.group, one.queue_id), one.session_id) is not None for one in wishes
         ]
@@ -175,9 +175,9 @@ class FakeEnode(GrpcEnodeLink):
     async def append_identified(
         self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
     ) -> list[MessagePlace]:
-        """Nothing is remembered here."""
+        """No mode is stored here."""
         appended = await self.append(topic_id, queue_id, batch)
         return [MessagePlace(queue_id, appended.first_offset + row) for row in range(batch.count)]
 
     async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
-        """As one likes."""
+        """Accept any mode."""

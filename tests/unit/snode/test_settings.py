@@ -1,4 +1,4 @@
-"""What a snode can be told."""
+"""The settings of a snode."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from ortoo.snode.settings import Settings, load
 
 
 def test_defaults_are_the_documented_ports() -> None:
-    """Without a word a snode serves on 8081 and asks the name server on 8071."""
+    """Without settings a snode serves on 8081 and uses the name server on 8071."""
     settings = load({}).settings
     assert (settings.listen_address, settings.namesrv_address) == ("127.0.0.1:8081", "127.0.0.1:8071")
     assert settings == Settings()

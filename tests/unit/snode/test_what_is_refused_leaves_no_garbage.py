@@ -1,4 +1,4 @@
-"""Clients try again and again: what they are refused must go at once, with the request and the frames it leads to."""
+"""Refused requests leave no garbage: neither the request nor the frames that its error refers to."""
 
 import contextlib
 import gc
@@ -22,7 +22,7 @@ from ortoo.v1 import session_pb2 as pb
 
 @contextlib.contextmanager
 def nobody_collects() -> Iterator[None]:
-    """Garbage stays where it is."""
+    """The garbage collector is off."""
     gc.disable()
     try:
         yield
@@ -31,7 +31,7 @@ def nobody_collects() -> Iterator[None]:
 
 
 async def refusal(kind: type[OrtooError], asking: Awaitable[object]) -> weakref.ref[OrtooError] | None:
-    """What was refused, if it was; nobody but its own garbage holds it any more."""
+    """A weak reference to the error, to see that only its own garbage holds it."""
     try:
         await asking
     except kind as error:
@@ -40,7 +40,7 @@ async def refusal(kind: type[OrtooError], asking: Awaitable[object]) -> weakref.
 
 
 async def test_the_refusal_of_a_closed_group_is_gone_with_who_hears_it() -> None:
-    """Of a group that is switched off every pop is refused so."""
+    """Every pop of a disabled group is refused with it."""
     directory: Any = Directory()
     directory.learn_group(Group("g", 1, consume_enabled=False))
     groups = GroupSettings(directory, SimpleNamespace(), auto_create=True)  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ async def test_the_refusal_of_a_closed_group_is_gone_with_who_hears_it() -> None
 
 
 async def test_a_refused_registration_is_gone_once_it_is_told() -> None:
-    """It waits in the session until the client has heard of it, and no longer."""
+    """It waits in the session until the client has received it, and no longer."""
     told: list[RegistrationAnswer] = []
 
     def refuse(session: Any, group: str) -> None:
@@ -74,7 +74,7 @@ async def test_a_refused_registration_is_gone_once_it_is_told() -> None:
 
 
 async def test_the_refusal_of_receipts_is_gone_with_who_hears_it() -> None:
-    """Of several that cannot be read the first is told, and the others do not keep the call's frame."""
+    """If several cannot be read the first is reported; the others do not keep the frame of the call."""
     cluster: Any = SimpleNamespace(directory=Directory())
     calls = PopCalls(cluster=cluster, pop=None, long_calls=None)  # type: ignore[arg-type]
     receipts = [pop_pb2.LeaseReceipt(receipt_handle=text) for text in ("rubbish", "waste")]

@@ -1,4 +1,4 @@
-"""Lakes by themselves, without Spark running: columns that come later, statistics, notes, stores behind a URL."""
+"""Lakes without a running Spark: later columns, statistics, notes, stores behind a URL."""
 
 import datetime
 import json
@@ -36,13 +36,13 @@ def write(lake: Lake, schema: StructType, batch_id: int, changes: str = "refuse"
     columns: dict[str, Any] = {"stored_at": days, "offset": [batch_id * 2, batch_id * 2 + 1], "tag": ["a", None]}
     lake.create(lake_schema(writer._rows), changes)
     rows = pa.RecordBatch.from_pydict({name: columns[name] for name in schema.names}, schema=writer._rows)
-    for _ in range(2):  # a batch that comes again changes nothing
+    for _ in range(2):  # a repeated batch changes nothing
         writer.commit([writer.write(iter([rows]))], batch_id)
 
 
 @FORMATS
 def test_columns_that_come_later_are_merged_or_refused(tmp_path: Path, lake_format: str) -> None:
-    """B-166: a new column is an error that says what to set, or a column of the lake; nothing is swallowed."""
+    """A new column is an error with the setting, or it becomes a column of the lake."""
     lake = Lake(str(tmp_path / "lake"), lake_format)
     write(lake, NARROW, 0)
     with pytest.raises(Invalid, match=r"no column tag; schema_changes = merge"):
@@ -63,7 +63,7 @@ def test_columns_that_come_later_are_merged_or_refused(tmp_path: Path, lake_form
 
 
 def test_a_lake_may_lie_behind_a_url_and_tells_what_is_in_its_files(tmp_path: Path) -> None:
-    """A Delta table by URL, as in an object store; each file says how many rows it has and between which bounds."""
+    """A Delta table by URL, as in an object store; each file has its row count and bounds."""
     place = (tmp_path / "store").as_uri()
     (tmp_path / "store").mkdir()
     lake = Lake(place, "delta", (("timeout", "30s"),))
@@ -83,7 +83,7 @@ def test_a_lake_may_lie_behind_a_url_and_tells_what_is_in_its_files(tmp_path: Pa
 
 
 def test_bounds_of_times_are_rounded_outwards(tmp_path: Path) -> None:
-    """Delta keeps milliseconds: a file is never said to hold less than it does."""
+    """Delta keeps milliseconds, and the bounds must include all values of a file."""
     moment = datetime.datetime(2026, 1, 1, 0, 0, 0, 1_234, UTC)
     file = tmp_path / "f.parquet"
     pq.write_table(pa.table({"at": pa.array([moment], pa.timestamp("us", tz="UTC")), "body": [b"x"]}), file)
@@ -96,12 +96,12 @@ def test_bounds_of_times_are_rounded_outwards(tmp_path: Path) -> None:
 
 @FORMATS
 def test_a_batch_that_comes_again_with_other_messages_is_refused(tmp_path: Path, lake_format: str) -> None:
-    """A checkpoint that was restored from an old copy cuts its batches anew: what is new in them is not dropped."""
+    """A checkpoint that was restored from an old copy splits its batches differently; new messages are not dropped."""
     lake = Lake(str(tmp_path / "lake"), lake_format)
     for batch_id in range(3):
         write(lake, NARROW, batch_id)
     writer, day = LakeWriter(lake, NARROW), datetime.datetime(2026, 1, 2, 12, tzinfo=UTC)
-    for offsets in ([3], [3, 5]):  # what is here already, cut otherwise, is no loss
+    for offsets in ([3], [3, 5]):  # stored messages, split differently, are no loss
         again = pa.RecordBatch.from_pydict({"stored_at": [day] * len(offsets), "offset": offsets}, schema=writer._rows)
         writer.commit([writer.write(iter([again]))], 1)
     more = pa.RecordBatch.from_pydict({"stored_at": [day] * 3, "offset": [3, 5, 7]}, schema=writer._rows)
@@ -113,7 +113,7 @@ def test_a_batch_that_comes_again_with_other_messages_is_refused(tmp_path: Path,
 
 @FORMATS
 def test_dates_are_those_of_utc_whatever_the_zone_of_the_session(tmp_path: Path, lake_format: str) -> None:
-    """A session's zone is in the times that Spark gives: neither folders nor types of columns follow it."""
+    """Spark's times have the session's zone; neither folders nor types of columns depend on it."""
     lake = Lake(str(tmp_path / "lake"), lake_format)
     writer = LakeWriter(lake, NARROW)
     lake.create(lake_schema(writer._rows))
@@ -127,7 +127,7 @@ def test_dates_are_those_of_utc_whatever_the_zone_of_the_session(tmp_path: Path,
 
 
 def test_compacting_removes_files_behind_what_replaces_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A power cut amid it costs nothing: the new file and its name are on the disk before the first old one goes."""
+    """A power cut during it loses nothing: the new file and its name are synced before the first old one is deleted."""
     settings = PipelineSettings(lake=LakeSettings(path=str(tmp_path / "lake"), format="parquet"))
     lake = settings.the_lake()
     for batch_id in range(2):
@@ -150,7 +150,7 @@ def test_compacting_removes_files_behind_what_replaces_them(tmp_path: Path, monk
 
 
 def test_what_a_topic_holds_that_was_created_again_is_no_repetition(tmp_path: Path) -> None:
-    """Its messages have the places of older ones, on the same day; compacting drops what is there twice alone."""
+    """Its messages have the positions of older ones on the same day; compacting drops only true duplicates."""
     settings = PipelineSettings(lake=LakeSettings(path=str(tmp_path / "lake"), format="parquet"))
     lake = settings.the_lake()
     names = ("topic", "enode", "queue_id", "offset", "stored_at", "body")

@@ -1,4 +1,4 @@
-"""Rows and times that are rare: without a time, with large texts."""
+"""Rare rows and times: without a time, with large texts."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from ortoo.spark.writing.write_options import WriteOptions, parse
 
 
 def write_options(semantics: str) -> WriteOptions:
-    """Those of a sink for rows with a time."""
+    """The options of a sink for rows with a time."""
     fields = [StructField("body", StringType()), StructField("born_at", TimestampType())]
     options = {"address": "localhost:1", "topic": "orders", "deliverySemantics": semantics}
     return parse(options, StructType([*fields, StructField("tag", StringType()), StructField("keys", StringType())]))
@@ -26,7 +26,7 @@ def write_options(semantics: str) -> WriteOptions:
 
 @pytest.mark.parametrize("semantics", ["idempotent", "exactly-once"])
 def test_a_row_without_a_time_is_refused_where_it_must_be_the_same_again(semantics: str) -> None:
-    """The time of writing would differ when the task is repeated, which would be refused for ever."""
+    """The time of writing would differ in a repeated task, which would be refused forever."""
     times = pa.array([1, None], pa.timestamp("us", "UTC"))
     rows = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), times], names=["body", "born_at"])
     with pytest.raises(Invalid, match=r"coalesce\(born_at"):
@@ -35,13 +35,13 @@ def test_a_row_without_a_time_is_refused_where_it_must_be_the_same_again(semanti
 
 
 def test_a_replay_has_a_time_for_rows_older_than_their_column() -> None:
-    """A lake to which the column was added has null there in older rows."""
+    """Older rows of a lake have null in a column that was added later."""
     assert "coalesce(born_at, stored_at) as born_at" in _columns(["body", "stored_at", "born_at"], "")
     assert "stored_at as born_at" in _columns(["body", "stored_at"], "")
 
 
 def test_large_texts_are_what_they_were() -> None:
-    """A session with spark.sql.execution.arrow.useLargeVarTypes gives texts with offsets twice as wide."""
+    """A session with spark.sql.execution.arrow.useLargeVarTypes has texts with offsets of twice the width."""
     columns = [pa.array(texts, pa.large_string()) for texts in (["a", "b"], ["red", None], ["k", "l"])]
     rows = message_rows(
         pa.RecordBatch.from_arrays(columns, names=["body", "tag", "keys"]), write_options("at-least-once")
@@ -53,7 +53,7 @@ def test_large_texts_are_what_they_were() -> None:
 
 
 def test_a_queue_without_its_enode_is_refused() -> None:
-    """It would go to any queue in silence, though its row names one; a row that names neither may go anywhere."""
+    """It would silently go to any queue, although its row names one; a row with neither may go anywhere."""
     queues = (Queue("orders", "enode-0", 0), Queue("orders", "enode-0", 1))
 
     def rows(enode: str | None, queue_id: int | None) -> pa.RecordBatch:
@@ -61,6 +61,6 @@ def test_a_queue_without_its_enode_is_refused() -> None:
             {"enode": pa.array([enode, "enode-0"]), "queue_id": pa.array([queue_id, 1], pa.int32())}
         )
 
-    with pytest.raises(Invalid, match="names a queue but no enode"):
+    with pytest.raises(Invalid, match="has a queue but no enode"):
         _named(rows(None, 0), queues, "orders")
     assert list(_named(rows(None, None), queues, "orders")) == [-1, 1]

@@ -1,4 +1,4 @@
-{{/* Names, labels and the parts that all pods share. */}}
+{{/* Names, labels and parts shared by all pods. */}}
 {{- define "ortoo.fullname" -}}
 {{- if contains "ortoo" .Release.Name -}}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{- else -}}{{ printf "%s-ortoo" .Release.Name | trunc 40 | trimSuffix "-" }}{{- end -}}
 {{- end }}
@@ -56,7 +56,7 @@ app.kubernetes.io/component: {{ .role }}
 {{- end -}}
 {{- end }}
 
-{{/* What a role has of the Secret of tokens and keys: its settings, its mount, its volume. */}}
+{{/* A role's part of the Secret of tokens and keys: its settings, its mount, its volume. */}}
 {{- define "ortoo.secretFiles" -}}
 {{- $files := dict "cluster_token_file" .root.Values.secrets.keys.clusterToken -}}
 {{- if ne .role "enode" }}{{ $_ := set $files "admin_token_file" .root.Values.secrets.keys.adminToken }}{{ end -}}
@@ -98,7 +98,7 @@ app.kubernetes.io/component: {{ .role }}
 {{- end }}
 {{- end }}
 
-{{/* Where the certificates of mutual TLS between the roles come from; empty = the roles call each other in the clear. */}}
+{{/* The source of the certificates of mutual TLS between the roles; empty = plaintext between the roles. */}}
 {{- define "ortoo.clusterTls" -}}
 {{- $tls := .Values.clusterTls -}}
 {{- if $tls.existingSecret.name -}}shared
@@ -121,7 +121,7 @@ app.kubernetes.io/component: {{ .role }}
 {{- if or (include "ortoo.clusterTls" .) (and .Values.secrets.existingSecret.name .Values.secrets.keys.clusterToken) -}}true{{- end -}}
 {{- end }}
 
-{{/* The port where a role is called by the others, with a certificate. */}}
+{{/* The port on which other roles call a role with a certificate. */}}
 {{- define "ortoo.clusterPort" -}}
 {{- get (dict "namesrv" "8073" "enode" "8093" "snode" "8083") .role -}}
 {{- end }}
@@ -143,7 +143,7 @@ app.kubernetes.io/component: {{ .role }}
 - name: secrets
   secret:
     secretName: {{ $.root.Values.secrets.existingSecret.name }}
-    # Kubernetes lets the pod's group read it as well, and nobody else.
+    # Kubernetes lets the pod's group read it as well, and no other user.
     defaultMode: 0400
     items:
       {{- range $name, $key := . }}
@@ -179,11 +179,11 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
-{{/* gRPC probes: alive while the event loop turns and the process can do its work; ready while requests are welcome, or
-     with "whenever" "live" as soon as it is alive. Of several workers gRPC meets any one; with "http" all are asked. */}}
+{{/* gRPC probes: live while the event loop runs and the process can work; ready while it accepts requests, or with
+     "whenever" "live" as soon as it is live. gRPC probes one of several workers; "http" probes all. */}}
 {{- define "ortoo.probes" -}}
 startupProbe:
-  {{- /* Not readiness: one whose disk is full at its start would be killed again and again instead of serving readers. */}}
+  {{- /* Not readiness: an enode with a full disk would be killed again and again instead of serving readers. */}}
   {{- if .http }}
   httpGet: {port: metrics, path: /healthz}
   {{- else }}
@@ -232,7 +232,7 @@ topologySpreadConstraints:
   - {{ merge (dict) . (dict "labelSelector" (dict "matchLabels" (include "ortoo.selector" $ | fromYaml))) | toYaml | nindent 4 | trim }}
 {{- end }}
 {{- else if .enode }}
-# Members of one enode on machines of their own, and in zones of their own where there are so many.
+# Replicas of one enode on different machines, and in different zones where there are enough zones.
 topologySpreadConstraints:
   - topologyKey: kubernetes.io/hostname
     maxSkew: 1
@@ -243,7 +243,7 @@ topologySpreadConstraints:
     whenUnsatisfiable: ScheduleAnyway
     labelSelector: {matchLabels: {ortoo/enode: {{ .enode }}}}
 {{- else }}
-# Apart where that can be, but never unscheduled for it.
+# Spread where possible, but never unscheduled for it.
 topologySpreadConstraints:
 {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
   - topologyKey: {{ . }}
@@ -255,8 +255,8 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 
-{{/* What a pod's annotations are: those of the values, and a sum of what its process reads only when it starts. Files
-     of rules, limits and certificates are followed while it runs, and are in no sum. */}}
+{{/* A pod's annotations: those of the values, and a checksum of the values that its process reads only at its start. The
+     process reloads files of rules, limits and certificates, so they are not in the checksum. */}}
 {{- define "ortoo.podAnnotations" -}}
 {{- $values := get .root.Values .role -}}
 {{- $read := dict "namesrv" (list .root.Values.postgresql.url .root.Values.postgresql.bundled.password) "enode" list "snode" (list .root.Values.redis.url) -}}
@@ -273,13 +273,13 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* The claims of a StatefulSet. Kubernetes refuses any change of them, so those of a set that is there stay as they
-     are; "storage" empty = a new one needs none. Only a helm that asks a cluster can know. */}}
+{{/* The claims of a StatefulSet. Kubernetes refuses any change of them, so an existing set keeps its claims; "storage"
+     empty = a new set needs none. Only a helm with access to the cluster sees existing sets. */}}
 {{- define "ortoo.volumeClaims" -}}
 {{- $set := lookup "apps/v1" "StatefulSet" .root.Release.Namespace .set -}}
 {{- if $set -}}
 {{- if and .needed (not $set.spec.volumeClaimTemplates) }}
-{{- fail (printf "%s was made without volumes, which Kubernetes does not add: move the database back as docs/operations/backups.md says, run kubectl delete statefulset %s --cascade=orphan, and upgrade again" .set .set) }}
+{{- fail (printf "%s was made without volumes, and Kubernetes does not add volumes to a set: move the database to SQLite as described in docs/operations/directory.md, run kubectl delete statefulset %s --cascade=orphan, and upgrade again" .set .set) }}
 {{- end }}
 {{- with $set.spec.volumeClaimTemplates }}
 volumeClaimTemplates: {{- toYaml . | nindent 2 }}

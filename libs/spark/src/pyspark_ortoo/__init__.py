@@ -1,4 +1,4 @@
-"""Spark looks into modules named `pyspark_*` for a `DefaultSource`: so `format("ortoo")` works after `pip install`."""
+"""Lets `format("ortoo")` work after `pip install`: Spark searches modules `pyspark_*` for a `DefaultSource`."""
 
 from ortoo.spark.format.source import OrtooDataSource as DefaultSource
 

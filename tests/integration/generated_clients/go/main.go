@@ -1,4 +1,4 @@
-// A client in Go made of nothing but protos/: it sends, pops, gives back, acknowledges, and says what it saw.
+// A client in Go made of protos/ alone: it sends, pops, nacks, acknowledges, and prints the results.
 package main
 
 import (

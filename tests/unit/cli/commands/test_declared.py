@@ -1,4 +1,4 @@
-"""`ortoo apply` and `ortoo export`: what differs, and what is refused before anything is done."""
+"""`ortoo apply` and `ortoo export`: the differences, and mistakes that are refused before any change."""
 
 from pathlib import Path
 
@@ -15,21 +15,21 @@ PRESENT: dict[str, list[Entry]] = {"topic": [TOPIC], "group": [GROUP]}
 
 
 def said(tmp_path: Path, text: str) -> dict[str, list[Entry]]:
-    """What a file with this text declares."""
+    """The entries of a file with this text."""
     file = tmp_path / "declared.toml"
     file.write_text(text)
     return read_declared(file)
 
 
 def test_what_was_exported_changes_nothing(tmp_path: Path) -> None:
-    """B-145: export is apply's input, to the last value."""
+    """The output of export is valid input of apply and changes nothing."""
     declared = said(tmp_path, written(PRESENT))
     assert declared == PRESENT
     assert differences(declared, PRESENT) == []
 
 
 def test_only_what_differs_is_changed(tmp_path: Path) -> None:
-    """A new topic, one more queue and another number of tries, each as one line; the rest of the cluster stays."""
+    """A new topic, more queues and another number of attempts are one line each; the others are unchanged."""
     text = '[[topic]]\nname="new"\nqueues=2\n[[topic]]\nname="orders"\nqueues=8\n[[group]]\nname="billing"\nattempts=5'
     changes = differences(said(tmp_path, text), PRESENT)
     assert list(map(str, changes)) == [
@@ -52,7 +52,7 @@ def test_only_what_differs_is_changed(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_named_before_anything_is_done(tmp_path: Path, text: str, field: str) -> None:
-    """Unknown keys, wrong types, names twice, fewer queues, another type: Invalid, with the place in the file."""
+    """Unknown keys, wrong types, repeated names, fewer queues and another type are Invalid, with their position."""
     with pytest.raises(Invalid) as raised:
         differences(said(tmp_path, text), PRESENT)
     assert raised.value.field == field

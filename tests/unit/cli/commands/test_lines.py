@@ -1,10 +1,10 @@
-"""What `ortoo send` makes of its standard input."""
+"""How `ortoo send` splits its standard input."""
 
 from ortoo.cli.commands.messages import lines_of
 
 
 async def test_a_line_is_sent_when_it_has_come() -> None:
-    """However slowly what follows comes, and however the input was cut on its way."""
+    """A line is yielded when it is complete, independent of later input and of the chunks."""
     chunks = iter([b"one\ntw", b"o", b"\n\nthree\r\nfour", b""])
     asked: list[int] = []
 

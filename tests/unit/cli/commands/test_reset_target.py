@@ -1,4 +1,4 @@
-"""Where `ortoo reset-offset --to` points."""
+"""The targets of `ortoo reset-offset --to`."""
 
 from typing import Any
 
@@ -19,12 +19,12 @@ from ortoo.common.errors import Invalid
     ],
 )
 def test_a_group_goes_where_it_was_sent(to: str, target: dict[str, Any]) -> None:
-    """By name, offset or time; without a zone a time is of UTC."""
+    """A name, an offset or a time; a time without a zone is UTC."""
     assert _target(to) == target
 
 
 @pytest.mark.parametrize("to", ["", "²", "-1", "tomorrow", "1969-12-31T23:59:59.999Z", "1960-01-01"])
 def test_a_place_that_is_none_is_refused(to: str) -> None:
-    """A time before 1970 above all, of which one millisecond would mean the end."""
+    """Above all a time before 1970, because -1 ms would mean the end."""
     with pytest.raises(Invalid, match="since 1970"):
         _target(to)

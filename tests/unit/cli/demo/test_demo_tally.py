@@ -1,4 +1,4 @@
-"""The demo's verdict is right about loss, duplicates and strangers."""
+"""The demo's verdict about lost, duplicate and foreign messages."""
 
 from collections import Counter
 
@@ -23,7 +23,7 @@ def test_complete_delivery_is_right() -> None:
 
 
 def test_redelivery_is_a_duplicate_and_still_right() -> None:
-    """At least once allows a second time, and the table shows it."""
+    """At-least-once delivery allows duplicates, and the table shows them."""
     verdict = tally((0, A), (0, A)).verdict(Counter([A]))
     assert verdict.right
     assert verdict.duplicates == 1
@@ -36,7 +36,7 @@ def test_equal_contents_at_two_places_are_two_messages() -> None:
 
 
 def test_missing_and_foreign_messages_are_found() -> None:
-    """One lost and one that nobody sent do not cancel out."""
+    """One lost message and one that was never sent do not cancel out."""
     verdict = tally((0, A), (1, C)).verdict(Counter([A, B]))
     assert not verdict.right
     assert (verdict.lost, verdict.foreign) == (1, 1)

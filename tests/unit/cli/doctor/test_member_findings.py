@@ -1,4 +1,4 @@
-"""What the doctor says about the members of an enode."""
+"""The doctor's findings about the replicas of an enode."""
 
 from dataclasses import replace
 
@@ -26,45 +26,45 @@ def findings(found: EnodeMembers) -> dict[str, Finding]:
 
 
 def with_states(found: EnodeMembers, *states: str) -> EnodeMembers:
-    """Its members, in these states."""
+    """Its replicas, in these states."""
     members = tuple(replace(one, state=state) for one, state in zip(found.members, states, strict=True))
     return replace(found, members=members)
 
 
 def test_all_is_well() -> None:
-    """A set that is complete and led is not worth a word."""
+    """A complete set with a leader has no finding."""
     assert findings(WELL) == {}
 
 
 def test_a_member_is_missing() -> None:
-    """It is no disaster yet, and the cure names it; when a majority is gone it is."""
+    """One missing replica is not serious and has a remedy; without a quorum it is serious."""
     found = findings(with_states(WELL, "leading", "following", "away"))
-    assert list(found) == ["member missing"]
-    assert not found["member missing"].serious
-    assert "ortoo enode add e 3" in found["member missing"].cure
+    assert list(found) == ["replica unavailable"]
+    assert not found["replica unavailable"].serious
+    assert "ortoo enode add e 3" in found["replica unavailable"].cure
 
 
 def test_nobody_leads() -> None:
-    """Too few: start the others. Enough: wait, look, or elect."""
+    """Below the quorum start the others; with a quorum wait, check, or elect."""
     leaderless = replace(WELL, leader=None)
     few = findings(with_states(leaderless, "away", "away", "following"))
     assert few["no leader"].serious
-    assert "start the others with their volumes: members 1, 2" in few["no leader"].cure
-    assert few["member missing"].serious
+    assert "start the others with their volumes: replicas 1, 2" in few["no leader"].cure
+    assert few["replica unavailable"].serious
     enough = findings(with_states(leaderless, "away", "following", "following"))
     assert "ortoo enode elect e" in enough["no leader"].cure
 
 
 def test_a_follower_has_not_heard_of_the_epoch() -> None:
-    """Its leader may not reach it."""
+    """A follower with an older epoch may be unreachable for its leader."""
     first, second, third = WELL.members
     found = findings(replace(WELL, members=(first, second, replace(third, epoch=2))))
-    assert list(found) == ["epoch behind"]
-    assert "members 3" in found["epoch behind"].seen
+    assert list(found) == ["stale epoch"]
+    assert "replicas 3" in found["stale epoch"].seen
 
 
 def test_an_empty_disk_waits() -> None:
-    """It was put in, and nobody has added it."""
+    """A replica with an empty disk that was not added yet."""
     waiting = EnodeMember(3, "new", "waiting")
     found = findings(replace(WELL, members=(*WELL.members, waiting)))
     assert found["empty disk"].cure.startswith("ortoo enode add e 3")

@@ -1,4 +1,4 @@
-"""What the shell is offered when there is no cluster to ask: nothing, soon, and without a word."""
+"""Shell completion without a reachable cluster offers nothing, soon, and prints nothing."""
 
 import socket
 from pathlib import Path
@@ -11,7 +11,7 @@ from ortoo.cli.terminal import completion
 
 
 def offered(words: str) -> str:
-    """What bash is told when the key is pressed at the end of `words`."""
+    """The completions for bash at the end of `words`."""
     environ = {"_ORTOO_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     said = CliRunner().invoke(app, [], env=environ, prog_name="ortoo")
     assert said.exit_code == 0, said.output
@@ -19,7 +19,7 @@ def offered(words: str) -> str:
 
 
 def test_commands_are_offered() -> None:
-    """Without asking anybody."""
+    """Commands are offered without a request to a cluster."""
     assert offered("ortoo topic un").split() == ["undelete"]
 
 
@@ -27,7 +27,7 @@ def test_commands_are_offered() -> None:
 def test_where_nobody_is_nothing_is_offered(
     address: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """B-149: and nothing is printed, since that would land in the line that is being typed."""
+    """Nothing is printed either, because it would appear in the command line."""
     monkeypatch.setattr(completion, "LIMIT_S", 0.3)
     monkeypatch.setenv("ORTOO_ADDRESS", address)
     for words in ("ortoo topic describe o", "ortoo group describe o", "ortoo enode drain e", "ortoo tx list --topic o"):
@@ -38,7 +38,7 @@ def test_where_nobody_is_nothing_is_offered(
 def test_a_frozen_cluster_does_not_hold_the_shell(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """B-149: one that takes the connection and says nothing is waited for as long as the limit says."""
+    """A server that accepts the connection and does not answer delays the shell by LIMIT_S at most."""
     monkeypatch.setattr(completion, "LIMIT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         address = f"127.0.0.1:{frozen.getsockname()[1]}"
@@ -47,7 +47,7 @@ def test_a_frozen_cluster_does_not_hold_the_shell(
 
 
 def test_profiles_are_offered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """B-149: by their names, and one that cannot be read keeps nothing from being typed."""
+    """Profiles are offered by name, and an unreadable one does not prevent completion."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr(completion, "LIMIT_S", 0.3)
     (tmp_path / "ortoo").mkdir()

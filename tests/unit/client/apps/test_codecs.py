@@ -1,4 +1,4 @@
-"""Bodies are values of the type that a handler asks for; what is not of it is said, never guessed."""
+"""Bodies are decoded to the type of a handler; invalid ones are errors."""
 
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -61,13 +61,13 @@ VALUES = [
 
 @pytest.mark.parametrize(("kind", "value"), VALUES, ids=lambda one: getattr(one, "__name__", ""))
 def test_what_was_encoded_is_read_as_the_same(kind: Any, value: Any) -> None:
-    """Each sort of type that the page names."""
+    """Each kind of type that the documentation names."""
     codec = codec_of(kind)
     assert codec.decode(codec.encode(value)) == value
 
 
 def test_a_table_travels_as_arrows_stream(pa: Any) -> None:
-    """Any program that knows Arrow can read it."""
+    """Any program with Arrow can read the body."""
     table = pa.table({"number": ["o-1", "o-2"], "cents": [1, 2]})
     codec = codec_of(pa.Table)
     body = codec.encode(table)
@@ -79,7 +79,7 @@ def test_a_table_travels_as_arrows_stream(pa: Any) -> None:
 @pytest.mark.parametrize("kind", [Plain, Struct, Model, Typed], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("body", [b"", b"{", b'{"number": "o-1"}', b'{"number": "o-1", "cents": "x"}', b"\xff"])
 def test_what_is_not_of_the_type_is_undecodable(kind: Any, body: bytes) -> None:
-    """No field is made up, no type bent."""
+    """Fields are neither invented nor converted."""
     with pytest.raises(Undecodable):
         codec_of(kind).decode(body)
 
@@ -91,7 +91,7 @@ def test_bytes_that_are_no_text_are_undecodable() -> None:
 
 
 def test_a_damaged_table_is_undecodable_or_readable_and_ends_no_process(pa: Any) -> None:
-    """Arrow believes the offsets in a stream; whoever read a table with wrong ones died of it."""
+    """Arrow trusts the offsets in a stream; reading a table with wrong ones crashed the process."""
     table = pa.table(
         {"text": ["x", "y"] * 20, "many": [[1, 2], [3]] * 20, "few": pa.array(["k"] * 40).dictionary_encode()}
     )
@@ -111,6 +111,6 @@ def test_a_damaged_table_is_undecodable_or_readable_and_ends_no_process(pa: Any)
 @pytest.mark.parametrize("kind", [Plain, Model, Any], ids=str)
 @pytest.mark.parametrize("body", [b"[" * 200_000, b'{"a":' * 200_000, b'"\\ud800"'])
 def test_what_nests_too_deeply_or_is_no_text_is_undecodable(kind: Any, body: bytes) -> None:
-    """It is parked like any other body that is not of the type, not tried again."""
+    """It is parked without a retry, like any other body of another type."""
     with pytest.raises(Undecodable):
         codec_of(kind).decode(body)

@@ -1,4 +1,4 @@
-"""What handlers need is made once, by its type, and taken back in reverse order."""
+"""Dependencies of handlers are made once, found by type, and closed in reverse order."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -11,19 +11,19 @@ from ortoo.common.errors import Invalid
 
 
 class Pool:
-    """A thing that others are made of."""
+    """A dependency of others."""
 
 
 class Bank:
-    """A thing that is made of another."""
+    """A dependency that depends on another."""
 
     def __init__(self, pool: Pool) -> None:
-        """Remember it."""
+        """Store the argument."""
         self.pool = pool
 
 
 async def test_providers_may_ask_for_each_other_in_any_order_of_declaration() -> None:
-    """Each is made once; what stands behind a yield is done last in, first out."""
+    """Each is made once; code after a yield runs last in, first out."""
     said: list[str] = []
     providers = Providers()
 
@@ -52,14 +52,14 @@ async def test_providers_may_ask_for_each_other_in_any_order_of_declaration() ->
 
 
 async def test_what_cannot_be_made_is_named() -> None:
-    """A circle, something that nothing provides, a second of the same, and what does not say what it is."""
+    """A circular dependency, a missing provider, a second provider and a missing annotation are refused."""
     providers = Providers()
 
     def bank(pool: Pool) -> Bank:
         return Bank(pool)
 
     providers.add(bank)
-    with pytest.raises(Invalid, match="asks for Pool, which nothing provides"):
+    with pytest.raises(Invalid, match="depends on Pool, which has no provider"):
         await providers.make(AsyncExitStack())
     with pytest.raises(Invalid, match="Bank is provided twice"):
         providers.add(bank)
@@ -68,24 +68,24 @@ async def test_what_cannot_be_made_is_named() -> None:
         return bank.pool
 
     providers.add(pool)
-    with pytest.raises(Invalid, match="which asks for itself in the end"):
+    with pytest.raises(Invalid, match="which depends on itself"):
         await providers.make(AsyncExitStack())
-    with pytest.raises(Invalid, match="annotate what it returns"):
+    with pytest.raises(Invalid, match="add the type that it provides"):
         providers.add(lambda: 1)
 
 
 async def test_a_handler_says_what_its_parameters_are() -> None:
-    """One that says nothing is refused where it stands, before anything runs."""
+    """A parameter without a type is refused when the handler is declared."""
     app = App("billing")
 
     async def untyped(order) -> None:  # type: ignore[no-untyped-def]
         pass
 
-    with pytest.raises(Invalid, match="does not say what 'order' is"):
+    with pytest.raises(Invalid, match="has no annotation for 'order'"):
         app.consumer("orders")(untyped)
 
 
 async def test_a_program_that_does_not_run_sends_nothing() -> None:
-    """It is closed, and says what to enter."""
+    """It is closed, and the error says which method to enter."""
     with pytest.raises(Closed, match=r"enter `App\.running` first"):
         await App("billing").producer("orders", str).send("x", Message(b""))

@@ -1,4 +1,4 @@
-"""Programs without an event loop have everything that those with one have."""
+"""The blocking client has the same methods as the asynchronous one."""
 
 import inspect
 
@@ -19,12 +19,12 @@ PAIRS: dict[str, tuple[type, type]] = {
     "Transaction": (client.Transaction, blocking.Transaction),
 }
 ONLY_ASYNC = {
-    # Whoever blocks waits for the outcome; many at a time go by send_many.
+    # A blocking caller waits for the outcome; `send_many` sends many at a time.
     "Producer": {"send_soon", "send_nowait", "room"},
 }
 ONLY_BLOCKING = {"stop", "ack", "park", "give_back", "known", "close", "within"}
-"""`known` is an event there; `stop` ends `run` from outside, which a cancelled task does; messages are settled by
-methods of the consumer; `within` is `asyncio.timeout` there, and `close` the end of a block."""
+"""`known` is an event in the asynchronous client. `stop` ends `run` from outside, where a task is cancelled. Messages
+are acknowledged with methods of the consumer. `within` replaces `asyncio.timeout`, and `close` the end of a block."""
 
 
 def names(of: type) -> set[str]:
@@ -34,7 +34,7 @@ def names(of: type) -> set[str]:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_both_ways_have_the_same_names(name: str) -> None:
-    """What one class offers the other offers too, but for what makes no sense there."""
+    """Each class has the methods of its counterpart, except those that make no sense there."""
     asynchronous, blocking_ = PAIRS[name]
     assert names(asynchronous) - names(blocking_) - ONLY_ASYNC.get(name, set()) == set()
     assert names(blocking_) - names(asynchronous) - ONLY_BLOCKING == set()
@@ -42,7 +42,7 @@ def test_both_ways_have_the_same_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_both_ways_take_the_same_arguments(name: str) -> None:
-    """By name, so that programs can be rewritten from one to the other."""
+    """Parameters have the same names, so that programs can be converted."""
     asynchronous, blocking_ = PAIRS[name]
     for method in sorted(names(asynchronous) & names(blocking_)):
         one, other = getattr(asynchronous, method), getattr(blocking_, method)
@@ -53,6 +53,6 @@ def test_both_ways_take_the_same_arguments(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_both_ways_say_what_they_do(name: str) -> None:
-    """`help` of a derived method is that of the asynchronous one."""
+    """`help` of a derived method shows that of the asynchronous one."""
     for method in sorted(names(PAIRS[name][1])):
         assert (getattr(PAIRS[name][1], method).__doc__ or "").strip(), f"{name}.{method}"

@@ -1,4 +1,4 @@
-"""Classes for programs without an event loop, made of asynchronous ones."""
+"""Blocking classes that are derived from asynchronous ones."""
 
 import inspect
 import threading
@@ -14,7 +14,7 @@ from ortoo.client.blocking.loop_thread import LoopThread
 
 
 class Counter:
-    """Something asynchronous that knows where it ran."""
+    """An asynchronous object that records its thread."""
 
     def __init__(self) -> None:
         self.thread: threading.Thread | None = None
@@ -65,7 +65,7 @@ def thread() -> Iterator[LoopThread]:
 
 
 def test_a_coroutine_method_returns_its_result_or_raises_its_error(thread: LoopThread) -> None:
-    """Arguments, result and error are those of the method, which runs on the loop's thread; types say the same."""
+    """Arguments, result, error and types are those of the method, which runs on the loop's thread."""
     counter = Counter()
     facade = BlockingCounter(thread, counter)
     assert assert_type(facade.add(3, twice=True), str) == "6"
@@ -75,7 +75,7 @@ def test_a_coroutine_method_returns_its_result_or_raises_its_error(thread: LoopT
 
 
 def test_a_plain_method_runs_on_the_loop_whoever_calls(thread: LoopThread) -> None:
-    """Also called there already, where a coroutine's result could never be waited for."""
+    """It also runs when called on the loop, where a coroutine's result could not be awaited."""
     facade = BlockingCounter(thread, Counter())
     assert assert_type(facade.where(), str) == "ortoo-client"
 
@@ -88,7 +88,7 @@ def test_a_plain_method_runs_on_the_loop_whoever_calls(thread: LoopThread) -> No
 
 
 def test_iterators_and_blocks_are_derived_too(thread: LoopThread) -> None:
-    """A block gives the facade of what it enters and leaves it at its end, whatever ends it."""
+    """A block gives the facade of the entered object and leaves it, also after an error."""
     counter = Counter()
     with pytest.raises(ZeroDivisionError), BlockingHouse(thread, counter).opened(3) as opened:
         assert counter.is_open

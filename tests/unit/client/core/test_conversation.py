@@ -1,4 +1,4 @@
-"""What is said in a stream with a snode: signs of life as often as it asks for them."""
+"""Heartbeats of a stream are as frequent as the snode requires."""
 
 import asyncio
 from typing import Any
@@ -9,14 +9,14 @@ from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, runnin
 
 
 class Call:
-    """A stream over which everything goes and nothing comes but what the test says."""
+    """A stream that accepts all requests and returns the responses of the test."""
 
     def __init__(self) -> None:
         self.written_at_s: list[float] = []
         self.says: asyncio.Queue[float] = asyncio.Queue()
 
     async def write(self, request: str) -> None:
-        """It goes."""
+        """Accept a request."""
         self.written_at_s.append(round(running_clock().monotonic_s(), 3))
 
     def __aiter__(self) -> "Call":
@@ -26,12 +26,12 @@ class Call:
         return await self.says.get()
 
     def cancel(self) -> None:
-        """It is over."""
+        """Do nothing."""
 
 
 @in_virtual_time
 async def test_the_first_sign_of_life_comes_as_soon_as_the_snode_asks_for_signs_so_often() -> None:
-    """Before the snode has said how often, it is asked for none; one that gives up sooner than that hears in time."""
+    """There are none before the snode reports its interval; a shorter one takes effect immediately."""
     call: Any = Call()
 
     def hear(seconds: float) -> bool:

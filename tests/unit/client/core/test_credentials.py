@@ -1,4 +1,4 @@
-"""Which address and which keys count: given, of a profile, of the environment, in that order."""
+"""The sources of address and credentials: given, profile, environment, in this order."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from ortoo.testing.memory_grpc.transport import MemoryTransport
 
 
 def home(tmp_path: Path, current: str = "", **profiles: str) -> dict[str, str]:
-    """An environment whose profiles are these."""
+    """An environment with these profiles."""
     folder = tmp_path / "ortoo"
     folder.mkdir()
     for name, text in profiles.items():
@@ -35,13 +35,13 @@ PROD = 'address = "a:1, b:2"\naccess_key = "shop"\nsecret_key = "s"\ntls_ca_file
 
 
 def test_without_a_word_it_is_where_ortoo_dev_listens(tmp_path: Path) -> None:
-    """No profile, no variable, nothing given."""
+    """No profile, no variable, no argument."""
     environ = home(tmp_path)
     assert addresses_from("", surroundings(environ=environ)) == ["localhost:8081"]
 
 
 def test_the_current_profile_counts_as_a_whole(tmp_path: Path) -> None:
-    """Its addresses, keys and files; keys of the environment are not mixed in."""
+    """Addresses, keys and files come from the profile; keys of the environment are not mixed in."""
     environ = home(tmp_path, "prod", prod=PROD, plain='address = "c:3"') | {"ORTOO_ACCESS_KEY": "other"}
     around = surroundings(environ=environ)
     assert addresses_from("", around) == ["a:1", "b:2"]
@@ -54,7 +54,7 @@ def test_the_current_profile_counts_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_a_connection_signs_with_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A profile without keys counts as a whole: those of the environment sign nothing for its cluster."""
+    """A profile without keys is used as a whole: keys of the environment do not sign calls."""
     signed: list[str] = []
     monkeypatch.setenv("ORTOO_ACCESS_KEY", "other")
     monkeypatch.setenv("ORTOO_SECRET_KEY", "s")
@@ -65,7 +65,7 @@ def test_a_connection_signs_with_what_it_is_given(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_address_of_the_environment_is_no_profiles_business(tmp_path: Path) -> None:
-    """ORTOO_ADDRESS counts more than the current profile, and less than one that is named."""
+    """ORTOO_ADDRESS overrides the current profile, and a named profile overrides ORTOO_ADDRESS."""
     environ = home(tmp_path, "prod", prod=PROD) | {"ORTOO_ADDRESS": "d:4"}
     assert addresses_from("", surroundings(environ=environ)) == ["d:4"]
     assert credentials_from("", "", surroundings(environ=environ)) is None
@@ -74,7 +74,7 @@ def test_an_address_of_the_environment_is_no_profiles_business(tmp_path: Path) -
 
 
 def test_on_a_simulated_network_nobodys_profile_counts(tmp_path: Path) -> None:
-    """A test with a broker of its own must not reach for the developer's cluster."""
+    """A test with its own broker must not use the developer's cluster."""
     environ = home(tmp_path, "prod", prod=PROD) | {"ORTOO_ADDRESS": "d:4"}
     with using_transport(MemoryTransport()):
         assert addresses_from("", surroundings(environ=environ)) == ["localhost:8081"]
@@ -84,13 +84,13 @@ def test_on_a_simulated_network_nobodys_profile_counts(tmp_path: Path) -> None:
     ("text", "words"), [("adress = 'x'", "adress"), ("address = 1", "address"), ("= nothing", "cannot be read")]
 )
 def test_a_profile_with_a_slip_is_refused_by_name(text: str, words: str, tmp_path: Path) -> None:
-    """The file and what is wrong in it are named, before anything connects."""
+    """The error has the file and the mistake, before any connection."""
     with pytest.raises(Invalid, match=words):
         read_profile("slip", home(tmp_path, slip=text))
 
 
 def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
-    """A name that has no file, and one that could be none."""
+    """A name without a file, and an invalid name."""
     environ = home(tmp_path)
     with pytest.raises(NotFound, match="no profile prod"):
         surroundings("prod", environ)

@@ -1,4 +1,4 @@
-"""What is said of a handler that failed."""
+"""Errors and delays of a failed handler."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from ortoo.v1 import pop_pb2, pull_pb2
 
 
 def later(cause: Exception | None) -> RetryLater:
-    """A handler's wish, because of something."""
+    """A handler's request for a retry, with a cause."""
     failure = RetryLater(delay_ms=5)
     failure.__cause__ = cause
     return failure
@@ -23,7 +23,7 @@ def later(cause: Exception | None) -> RetryLater:
     ],
 )
 def test_whatever_a_handler_met_can_be_told(failure: Exception, words: str) -> None:
-    """Also what is no text, such as an undecodable name: who cannot tell it would keep the message for ever."""
+    """Also errors that are not valid text, because a nack that fails would keep the message forever."""
     assert pull_pb2.SendBackRequest(error=said(failure)).error == words
 
 
@@ -31,7 +31,7 @@ def test_whatever_a_handler_met_can_be_told(failure: Exception, words: str) -> N
     ("asked_ms", "delay_ms"), [(None, None), (0, 0), (-1, 0), (-1e300, 0), (7.5, 7.5), (1e300, 604_800_000)]
 )
 def test_any_delay_of_a_handler_can_be_asked_for(asked_ms: float | None, delay_ms: float | None) -> None:
-    """One reckoned from a time that is over included: it would end the consumer."""
+    """Including a negative one, computed from a past time, which would end the consumer."""
     later = RetryLater(delay_ms=asked_ms)
     assert later.delay_ms == delay_ms
     if delay_ms is not None:

@@ -1,4 +1,4 @@
-"""How far the messages of a queue are processed."""
+"""The progress of processing in a queue."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +7,7 @@ from ortoo.client.core.progress import BatchProgress, QueueProgress
 
 
 def test_the_smallest_unfinished_message_is_acknowledged() -> None:
-    """E-148: 5, 6 and 7 finish before 4, and the offset stays 4; then it is 8 at once."""
+    """E-148: while 5, 6 and 7 finish before 4, the offset stays 4. Then it is 8."""
     progress = QueueProgress()
     batch = BatchProgress(range(3, 8), 8)
     progress.deliver(batch)
@@ -29,7 +29,7 @@ def test_a_message_finishes_once() -> None:
 
 
 def test_offsets_of_unwanted_messages_are_passed_in_order() -> None:
-    """A delivery without messages moves the offset only after everything before it is done."""
+    """A delivery without messages advances the offset only after everything before it is finished."""
     progress = QueueProgress()
     batch = BatchProgress([2, 7], 10)
     progress.deliver(batch)
@@ -42,7 +42,7 @@ def test_offsets_of_unwanted_messages_are_passed_in_order() -> None:
 
 
 def test_offsets_that_only_move_on_are_remembered_together() -> None:
-    """Behind a message that takes long there may come millions; what comes behind them leaves them known."""
+    """Millions of them may follow a slow message; a later delivery does not lose them."""
     progress = QueueProgress()
     first, last = BatchProgress([2], 3), BatchProgress([2_000], 2_001)
     progress.deliver(first)
@@ -57,7 +57,7 @@ def test_offsets_that_only_move_on_are_remembered_together() -> None:
 
 
 def test_progress_begins_where_consuming_began() -> None:
-    """With a start offset nothing is reported until something is done."""
+    """With a start offset nothing is reported before the first message is finished."""
     progress = QueueProgress(100)
     assert (progress.floor_offset, progress.to_acknowledge()) == (100, None)
     progress.deliver(BatchProgress(range(100, 101), 101))
@@ -87,7 +87,7 @@ def test_whatever_finishes_when_nothing_unfinished_is_ever_reported(sizes: list[
 
 
 def test_what_is_not_finished_is_counted_and_the_bytes_of_a_delivery_go_with_its_last_message() -> None:
-    """Credit and limits are reckoned by it: the oldest message that is not done holds its whole delivery in memory."""
+    """Credit and limits depend on it: the oldest unfinished message keeps its whole delivery in memory."""
     progress = QueueProgress()
     first, second = BatchProgress([3, 5], 6, 100), BatchProgress(range(6, 9), 9, 50)
     progress.deliver(first)

@@ -1,4 +1,4 @@
-"""Messages of a batch that came whole, in part, or gathered."""
+"""Messages of a batch with all rows, with some rows, or gathered."""
 
 import struct
 
@@ -22,7 +22,7 @@ def test_a_whole_batch_gives_all_its_messages() -> None:
 
 @pytest.mark.parametrize("gathered", [False, True])
 def test_chosen_rows_have_the_offsets_they_were_stored_at(gathered: bool) -> None:
-    """Whether the others were left out of the batch or only of the count, message i is at first offset + rows[i]."""
+    """Message i has the offset first offset + rows[i], whether other rows are in the batch or not."""
     batch = made_batch(100, 10, rows=[1, 4, 9], gathered=gathered)
     assert len(batch) == 3
     assert list(batch.offsets) == [101, 104, 109]
@@ -33,7 +33,7 @@ def test_chosen_rows_have_the_offsets_they_were_stored_at(gathered: bool) -> Non
 
 
 def test_acknowledging_is_heard_once() -> None:
-    """Each message, or the rest of the batch, is told with how many are newly done."""
+    """Each acknowledgement reports the number of newly finished messages."""
     heard: list[int] = []
     batch = made_batch(0, 5, finished=lambda _, count: heard.append(count))
     batch[3].ack()
@@ -45,14 +45,14 @@ def test_acknowledging_is_heard_once() -> None:
 
 
 def test_a_message_without_an_id_is_named_by_its_place() -> None:
-    """Two messages have two ids, the same ones each time they come."""
+    """Two messages have two ids, the same ones in each delivery."""
     ids = [it.message_id for it in made_batch(0, 2)]
     assert len(set(ids)) == 2
     assert ids == [it.message_id for it in made_batch(0, 2)]
 
 
 def test_rows_of_several_stored_batches_have_their_own_times() -> None:
-    """A message says when it was stored, not when the first of those was that travelled with it."""
+    """A message has its own store time, not that of the first batch that was merged."""
     batch = made_batch(100, 10, rows=[1, 4, 9], gathered=True)
     assert [it.stored_at_ms for it in batch] == [5, 5, 5]
     batch.row_stored_at_ms = struct.pack("<3q", 5, 6, 7)
@@ -61,7 +61,7 @@ def test_rows_of_several_stored_batches_have_their_own_times() -> None:
 
 @pytest.mark.parametrize(("topic", "attempt"), [("%RETRY%g", 16), ("orders", 1)])
 def test_tries_are_told_by_copies_alone(topic: str, attempt: int) -> None:
-    """Who sends on what it received, properties and all, sends a message that nobody has tried."""
+    """A message that an application forwards with all properties has no attempts."""
     sealed = encode([Message(b"a", properties={"RECONSUME_TIMES": "15"})], now_ms=1)
     batch = ReceivedBatch(Queue(topic, "e", 0), sealed, topic_id=7, first_offset=0, next_offset=1, stored_at_ms=5)
     assert batch[0].attempt == attempt

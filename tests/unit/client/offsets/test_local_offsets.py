@@ -1,4 +1,4 @@
-"""The file of a broadcast consumer says what was told last, whatever becomes of those who told it."""
+"""The file of a broadcast consumer holds the last offsets, also if writers are cancelled."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -16,21 +16,21 @@ TURNS = 20
 
 
 class NewestFirst(ThreadPoolExecutor):
-    """Threads that do nothing until they are told to, and then what came last."""
+    """Threads that run queued work only on request, the newest first."""
 
     def __init__(self) -> None:
         super().__init__(1)
         self._work: list[tuple[Future[Any], Callable[[], Any]]] = []
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """A thread has begun it, so that nobody can call it off."""
+        """Return a running future, which cannot be cancelled."""
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         self._work.append((future, lambda: work(*args, **kwargs)))
         return future
 
     async def run_until_done(self, *tasks: "asyncio.Task[Any]") -> None:
-        """Do one piece of work after another until these tasks are done."""
+        """Run queued work until these tasks are done."""
         while not all(task.done() for task in tasks):
             for _ in range(TURNS):
                 await SystemClock().sleep(0)
@@ -40,14 +40,14 @@ class NewestFirst(ThreadPoolExecutor):
 
 
 async def made(folder: Path) -> tuple[NewestFirst, OffsetFile, LocalOffsets]:
-    """The threads of this test's loop, a file, and what is kept in it."""
+    """The threads of this test's loop, a file, and its offset store."""
     threads, file = NewestFirst(), OffsetFile(folder / "g.json")
     asyncio.get_running_loop().set_default_executor(threads)
     return threads, file, LocalOffsets(file)
 
 
 async def begun(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-    """Work that has come to where it waits."""
+    """A task that runs up to its first wait."""
     task = asyncio.get_running_loop().create_task(work)
     for _ in range(TURNS):
         await SystemClock().sleep(0)
@@ -55,7 +55,7 @@ async def begun(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
 
 
 async def test_a_write_that_was_called_off_replaces_nothing_that_came_later(tmp_path: Path) -> None:
-    """A member that leaves calls its periodic commit off, and stores its last offsets."""
+    """A member that leaves cancels its periodic commit and stores its last offsets."""
     threads, file, store = await made(tmp_path)
     store.table.update(ONE, 0)
     first = await begun(store.persist([ONE]))
@@ -68,7 +68,7 @@ async def test_a_write_that_was_called_off_replaces_nothing_that_came_later(tmp_
 
 
 async def test_what_two_write_at_once_is_all_in_the_file(tmp_path: Path) -> None:
-    """A commit of the queues that a member has, and the last one of those that it gives back."""
+    """A periodic commit of a member's queues, and the last commit of released ones."""
     threads, file, store = await made(tmp_path)
     store.table.update(ONE, 1)
     store.table.update(OTHER, 2)
@@ -77,7 +77,7 @@ async def test_what_two_write_at_once_is_all_in_the_file(tmp_path: Path) -> None
 
 
 async def test_queues_of_a_commit_that_was_called_off_stay_in_the_file(tmp_path: Path) -> None:
-    """Whoever writes next writes them too, though it is about other queues."""
+    """The next write includes them, even if it is for other queues."""
     threads, file, store = await made(tmp_path)
     store.table.update(ONE, 1)
     first = await begun(store.persist([ONE]))

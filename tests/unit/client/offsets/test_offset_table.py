@@ -13,7 +13,7 @@ QUEUE, OTHER = Queue("t", "enode-0", 0), Queue("t", "enode-1", 0)
 
 
 def test_concurrent_progress_only_grows_and_a_reset_sets() -> None:
-    """E-103: increase-only ignores a smaller offset; a plain update takes it."""
+    """E-103: increase-only ignores a smaller offset. A plain update sets it."""
     table = OffsetTable()
     table.update(QUEUE, 10, increase_only=True)
     table.update(QUEUE, 4, increase_only=True)
@@ -23,7 +23,7 @@ def test_concurrent_progress_only_grows_and_a_reset_sets() -> None:
 
 
 def test_only_what_the_store_does_not_have_is_sent() -> None:
-    """E-108: a round without progress sends nothing; an offset that was refused is sent again."""
+    """E-108: a round without progress sends nothing. An offset that was refused is sent again."""
     table = OffsetTable()
     table.loaded(QUEUE, 3)
     table.update(OTHER, 5)
@@ -51,7 +51,7 @@ def test_queues_that_are_not_owned_are_forgotten() -> None:
 
 
 class Store:
-    """A connection to enodes that store what they are asked to, and whose first answer is lost."""
+    """A connection to enodes that store offsets; the first answer is lost."""
 
     def __init__(self, lost: BaseException) -> None:
         self.lost: BaseException | None = lost
@@ -70,7 +70,7 @@ class Store:
     "lost", [Unavailable("the outcome is unknown"), asyncio.CancelledError()], ids=["away", "stop"]
 )
 async def test_what_the_store_has_is_not_known_while_it_is_asked(lost: BaseException) -> None:
-    """A consumer that went back, lost the answer to that commit, and is where it was before stores that again."""
+    """A consumer seeks back, loses the answer to that commit, returns to its old offset, and stores that again."""
     store = Store(lost)
     offsets = RemoteOffsets(store, "g", lambda _: 1)  # type: ignore[arg-type]  # of a connection only this is used
     offsets.table.loaded(QUEUE, 10)

@@ -1,4 +1,4 @@
-"""Where a group begins in a queue."""
+"""The start of a group in a queue."""
 
 from pathlib import Path
 
@@ -28,14 +28,14 @@ LAST, FIRST, TIME = StartRule(), StartRule(from_first=True), StartRule(from_time
     ],
 )
 def test_without_a_stored_offset_the_rule_decides(rule: StartRule, topic: str, expected: int) -> None:
-    """E-156: on a trimmed queue that holds 10 to 90: its end, its first message, or the first after the time."""
+    """E-156: a trimmed queue that holds 10 to 90 starts at its end, its first message, or the first after the time."""
     assert rule.offset(topic, 10, 90, 40) == expected
 
 
 @pytest.mark.parametrize("rule", [LAST, FIRST, TIME])
 @pytest.mark.parametrize("committed", [0, 5, 500])
 async def test_a_stored_offset_always_wins(rule: StartRule, committed: int, tmp_path: Path) -> None:
-    """E-156: even one outside what is stored, and nobody is asked for a time; the pull corrects it."""
+    """E-156: even one outside the stored range, and without a request for a time. The pull corrects it."""
     queue, file = Queue("t", "enode-0", 0), OffsetFile(tmp_path / "g.json")
     file.write({queue: committed})
     nobody = Connection(["localhost:1"], clock=SystemClock(), randomness=Randomness(1))
@@ -43,7 +43,7 @@ async def test_a_stored_offset_always_wins(rule: StartRule, committed: int, tmp_
 
 
 def test_the_time_is_looked_up_only_when_it_decides() -> None:
-    """Only for the rule by time, only without an offset, and not for failed messages."""
+    """Only for the rule by time, only without an offset, and not for the retry topic."""
     assert TIME.needs_time("t")
     assert not TIME.needs_time("%RETRY%g")
     assert not LAST.needs_time("t")

@@ -1,4 +1,4 @@
-"""Leases of a pop consumer while an enode is away, and when it is left."""
+"""Leases of a pop consumer while an enode is down, and when the consumer is closed."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ ENODES = ("enode-0", "enode-1")
 
 
 class Renewals:
-    """Takes renewals; one enode is away until a time, and says so at once or not at all."""
+    """Records renewals; one enode is down until a time, and fails immediately or does not answer."""
 
     def __init__(self, clock: VirtualClock, away: str, away_until_s: float, *, is_frozen: bool = False) -> None:
         self.renewed_s: dict[str, list[float]] = {handle: [] for handle in ENODES}
@@ -34,7 +34,7 @@ class Renewals:
     async def renew(
         self, receipts: Sequence[tuple[str, Sequence[int]]], invisible_ms: int, *, timeout_s: float
     ) -> tuple[set[str], set[tuple[str, int]]]:
-        """Note when each lease was renewed."""
+        """Record the time of each renewal."""
         handles = [handle for handle, _ in receipts]
         now_s = self._clock.monotonic_s()
         if self._away in handles and now_s < self._away_until_s:
@@ -45,11 +45,11 @@ class Renewals:
         return self.gone
 
     async def settle(self) -> None:
-        """Nothing is on its way."""
+        """Nothing is in flight."""
 
 
 def consumer_at(clock: VirtualClock) -> PopConsumer:
-    """One without a server."""
+    """A consumer without a server."""
     connection: Any = SimpleNamespace(clock=clock, client_id="c", randomness=Randomness(1))
     return PopConsumer(connection, "g", "t", "*", PopSettings(invisible_ms=LEASE_S * 1000))
 
@@ -63,7 +63,7 @@ def lease_on(enode: str, now_s: float) -> PopLease:
 
 @pytest.mark.parametrize("is_frozen", [False, True])
 def test_one_enode_that_is_away_once_ends_no_lease(is_frozen: bool) -> None:
-    """B-008: the other's are renewed at their time, and its own again and again, before they end if they can be."""
+    """Leases of the other enode are renewed on time, and those of this enode are retried until they end."""
     clock = VirtualClock()
 
     async def scenario() -> None:
@@ -86,7 +86,7 @@ def test_one_enode_that_is_away_once_ends_no_lease(is_frozen: bool) -> None:
 
 
 def test_what_is_another_consumers_by_now_is_renewed_no_more() -> None:
-    """A message that was delivered again, and a lease that nobody knows."""
+    """A message that was delivered again, and an unknown lease."""
     clock = VirtualClock()
 
     async def scenario() -> None:
@@ -104,14 +104,14 @@ def test_what_is_another_consumers_by_now_is_renewed_no_more() -> None:
 
 
 class Returns:
-    """Takes what is given back; an enode is away for good, and says so late."""
+    """Records released messages; one enode stays down and fails late."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.asked: list[list[str]] = []
         self._clock = clock
 
     async def nack(self, request: Any) -> list[int]:
-        """Note what was given back together."""
+        """Record the messages that were released together."""
         self.asked.append(sorted(one.receipt_handle for one in request.receipts))
         if "enode-0" in self.asked[-1]:
             await self._clock.sleep(10.0)
@@ -119,11 +119,11 @@ class Returns:
         return []
 
     async def settle(self) -> None:
-        """Nothing is on its way."""
+        """Nothing is in flight."""
 
 
 def test_leaving_waits_once_for_an_enode_that_is_away() -> None:
-    """However many leases there are on it; what others hold goes back all the same, together."""
+    """One wait, independent of the number of its leases; messages of other enodes are released together."""
     clock = VirtualClock()
 
     async def scenario() -> None:
@@ -142,7 +142,7 @@ def test_leaving_waits_once_for_an_enode_that_is_away() -> None:
 
 
 def test_what_comes_for_a_consumer_that_was_left_goes_back() -> None:
-    """Another task of its waited for messages: it hears that the consumer was left, and they come again at once."""
+    """A concurrent pop fails because the consumer was closed, and its messages are released."""
     clock = VirtualClock()
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""`PopConsumer.run` over a broker that goes away and comes back."""
+"""`PopConsumer.run` with a broker that goes down and comes up again."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from ortoo.testing.pytest_broker import Broker
 @pytest.mark.ortoo(topics=["orders"])
 @pytest.mark.parametrize("role", ["enode", "snode"])
 async def test_a_worker_outlives_a_broker_that_is_away_for_a_minute(broker: Broker, role: str) -> None:
-    """A worker that runs goes on when there is somebody to pop from again, and gets what was sent meanwhile."""
+    """A running worker continues when the broker is up again, and gets messages that were sent meanwhile."""
     seen: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def handler(message: object) -> None:

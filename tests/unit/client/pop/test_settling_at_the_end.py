@@ -1,4 +1,4 @@
-"""What becomes of acknowledgements that are on their way when a consumer is left."""
+"""Acknowledgements that are in flight when a consumer is closed."""
 
 import asyncio
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from ortoo.common.process.clock import SystemClock
 
 
 async def test_who_acknowledges_while_the_consumer_is_cancelled_hears_that_nobody_knows() -> None:
-    """Not that it was cancelled itself: it may be a task of the application's that goes on."""
+    """The error is not CancelledError, because the caller may be a task of the application that continues."""
     asked = asyncio.Event()
 
     async def call(*_: Any) -> None:
@@ -31,5 +31,5 @@ async def test_who_acknowledges_while_the_consumer_is_cancelled_hears_that_nobod
             settling.cancel()
             await asyncio.wait([settling])
         for ack in acks:
-            with pytest.raises(Unavailable, match="left before the answer"):
+            with pytest.raises(Unavailable, match="closed before the answer"):
                 await ack

@@ -1,4 +1,4 @@
-"""What a producer has under way to one queue."""
+"""Batches of a producer in flight to one queue."""
 
 import asyncio
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def identity(sent: ProducerBatch | None) -> tuple[int, int]:
 
 
 def test_sequences_count_messages_and_few_batches_are_under_way(in_flight: InFlight) -> None:
-    """The sixth batch waits for the answer of the first: the enode remembers the offsets of five."""
+    """The sixth batch waits for the answer to the first, because the enode remembers the offsets of five."""
     for _ in range(IN_FLIGHT_MAX + 1):
         in_flight.put(made())
     sent = [in_flight.next_to_send() for _ in range(IN_FLIGHT_MAX)]
@@ -59,7 +59,7 @@ def test_sequences_count_messages_and_few_batches_are_under_way(in_flight: InFli
 
 
 def test_a_batch_comes_again_as_it_was_and_before_those_behind_it(in_flight: InFlight) -> None:
-    """After a refusal nothing new goes out until all under way is answered; then all goes in order, same numbers."""
+    """After a refusal nothing is sent until everything in flight is answered, then all in order, same numbers."""
     for _ in range(3):
         in_flight.put(made())
     first, second = in_flight.next_to_send(), in_flight.next_to_send()
@@ -74,7 +74,7 @@ def test_a_batch_comes_again_as_it_was_and_before_those_behind_it(in_flight: InF
 
 
 def test_an_unknown_id_is_kept_while_its_first_batch_is_to_come_again(in_flight: InFlight) -> None:
-    """The enode refused the first for now, so it has not seen the id: numbered anew, the second would leave a gap."""
+    """The enode refused the first batch, so it does not have the id; with a new number the second would leave a gap."""
     for _ in range(3):
         in_flight.put(made())
     first, second, third = [it for _ in range(3) if (it := in_flight.next_to_send()) is not None]
@@ -85,7 +85,7 @@ def test_an_unknown_id_is_kept_while_its_first_batch_is_to_come_again(in_flight:
 
 
 def test_what_an_enode_has_not_taken_may_go_elsewhere(in_flight: InFlight) -> None:
-    """The batch leaves with what was never sent; what is sent here later begins where it would have stood."""
+    """The batch moves with those that were never sent; a later batch here gets its sequence."""
     for _ in range(IN_FLIGHT_MAX + 2):
         in_flight.put(made())
     sent = [it for _ in range(IN_FLIGHT_MAX) if (it := in_flight.next_to_send()) is not None]
@@ -103,7 +103,7 @@ def test_what_an_enode_has_not_taken_may_go_elsewhere(in_flight: InFlight) -> No
 
 @pytest.mark.parametrize("why", ["its outcome was unknown once", "the connection broke once", "it belongs here"])
 def test_what_may_be_stored_or_belongs_here_stays(in_flight: InFlight, why: str) -> None:
-    """G4: a batch that may lie in a queue already goes to no other, nor does what was sent behind it."""
+    """G4: a batch that may be stored already moves to no other queue, nor do those that were sent behind it."""
     for _ in range(2):
         in_flight.put(made())
     first, second = in_flight.next_to_send(), in_flight.next_to_send()
@@ -126,7 +126,7 @@ def test_what_may_be_stored_or_belongs_here_stays(in_flight: InFlight, why: str)
 
 
 def test_a_lost_connection_returns_everything(in_flight: InFlight) -> None:
-    """What was under way keeps queue, id and sequence."""
+    """Batches in flight keep queue, id and sequence."""
     for _ in range(2):
         in_flight.put(made())
         in_flight.next_to_send()
@@ -136,7 +136,7 @@ def test_a_lost_connection_returns_everything(in_flight: InFlight) -> None:
 
 
 def test_a_batch_that_is_refused_for_good_leaves_no_gap(in_flight: InFlight) -> None:
-    """The batches behind it were certainly not stored, so they take its sequence."""
+    """The batches behind it were certainly not stored, so they get its sequence."""
     for _ in range(3):
         in_flight.put(made())
     bad, second, third = (in_flight.next_to_send() for _ in range(3))
@@ -162,7 +162,7 @@ def test_a_forgotten_producer_begins_anew(in_flight: InFlight) -> None:
 
 
 def test_after_giving_up_new_batches_have_a_new_identity(in_flight: InFlight) -> None:
-    """The outcome of what was sent is unknown: a gap under the old id would block everything for ever."""
+    """The outcome of a sent batch is unknown, and a gap under the old id would block everything forever."""
     late, waiting = made(deadline_s=1.0), made(deadline_s=50.0)
     in_flight.put(late)
     in_flight.next_to_send()
@@ -174,7 +174,7 @@ def test_after_giving_up_new_batches_have_a_new_identity(in_flight: InFlight) ->
 
 
 def test_giving_up_what_was_never_sent_changes_nothing_else(in_flight: InFlight) -> None:
-    """The identity stays: no sequence was used."""
+    """The identity stays, because no sequence was used."""
     in_flight.put(made(deadline_s=1.0))
     assert len(in_flight.give_up(2.0)) == 1
     in_flight.put(made())
@@ -183,7 +183,7 @@ def test_giving_up_what_was_never_sent_changes_nothing_else(in_flight: InFlight)
 
 
 def test_what_waits_for_a_batch_that_goes_on_under_another_id_goes_after_it(in_flight: InFlight) -> None:
-    """The enode does not know the producer, and the next one is told of a gap that nobody closes: both begin anew."""
+    """The enode does not have the producer, and the next batch has a permanent gap, so both get new numbers."""
     first, second = made(), made()
     for batch in (first, second):
         in_flight.put(batch)
@@ -197,7 +197,7 @@ def test_what_waits_for_a_batch_that_goes_on_under_another_id_goes_after_it(in_f
 
 @pytest.mark.parametrize("how", ["its outcome was unknown once", "the connection broke once"])
 def test_the_sequence_of_a_refused_batch_that_may_be_stored_is_nobody_elses(in_flight: InFlight, how: str) -> None:
-    """The enode may have stored it at its first try, and takes nothing else under its number: the next begins anew."""
+    """The enode may have stored it at the first attempt and would reject its number, so the next gets a new id."""
     first, second = made(), made(3)
     in_flight.put(first)
     in_flight.put(second)
@@ -216,7 +216,7 @@ def test_the_sequence_of_a_refused_batch_that_may_be_stored_is_nobody_elses(in_f
 
 
 def test_what_may_be_stored_keeps_its_number_when_one_behind_it_is_refused(in_flight: InFlight) -> None:
-    """The first batch lies in the queue, and nobody knows: under another number it would be stored again (G4)."""
+    """The first batch may be stored; under another number it would be stored again (G4)."""
     first, second, third = made(), made(3), made()
     in_flight.put(first)
     assert in_flight.next_to_send() is first

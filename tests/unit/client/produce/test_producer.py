@@ -1,4 +1,4 @@
-"""The producer's own promises: it waits when too much is under way, survives breaks, and asks for routes again."""
+"""The producer's guarantees: it waits at its limits, survives breaks, and queries routes again."""
 
 import asyncio
 import multiprocessing
@@ -20,7 +20,7 @@ BODY = b"x" * 1000
 
 
 async def test_send_many_waits_while_too_much_is_under_way() -> None:
-    """With nothing answered it stops taking near its limit; `send_nowait` says so; with answers all goes on."""
+    """Without answers it stops near its limit, and `send_nowait` raises Overloaded. With answers it continues."""
     store = SimulatedStore()
     store.is_away.set()
     taken = 0
@@ -52,7 +52,7 @@ async def test_send_many_waits_while_too_much_is_under_way() -> None:
 
 
 async def test_a_lost_answer_is_resolved_by_the_same_batch_again() -> None:
-    """G4: the receipt of the second try names the place of the first."""
+    """G4: the receipt of the second attempt has the position of the first."""
     store = SimulatedStore([Fault.ANSWER_LOST, Fault.LOST])
     async with asyncio.timeout(10), producer_to(store, queue_count=1) as producer:
         first = await producer.send(b"one")
@@ -62,7 +62,7 @@ async def test_a_lost_answer_is_resolved_by_the_same_batch_again() -> None:
 
 
 async def test_a_refusal_after_a_lost_answer_stops_nothing_that_comes_later() -> None:
-    """What may be stored is not told as refused (G11), and its number at the enode is not given to the next batch."""
+    """A batch that may be stored is not reported as refused (G11), and its number is not used for the next one."""
     store = SimulatedStore([Fault.ANSWER_LOST, Fault.REFUSED])
     with mock.patch.dict(REFUSALS, {Fault.REFUSED: Invalid("the topic is read-only for a moment")}):
         async with asyncio.timeout(10), producer_to(store, queue_count=1) as producer:
@@ -74,7 +74,7 @@ async def test_a_refusal_after_a_lost_answer_stops_nothing_that_comes_later() ->
 
 
 async def test_what_cannot_leave_yet_leaves_together() -> None:
-    """Behind five batches under way the rest grow into one, up to a bound; nothing is lost, and the order is kept."""
+    """Behind five batches in flight the others are merged into one, up to a limit, without loss and in order."""
     store = SimulatedStore()
     store.is_away.set()
     bodies = [b"%d" % number for number in range(400)]
@@ -82,7 +82,7 @@ async def test_what_cannot_leave_yet_leaves_together() -> None:
         for body in bodies:
             group.create_task(producer.send(Message(body, message_group="orders")))
             for _ in range(5):
-                await SystemClock().sleep(0)  # time for a batch of its own
+                await SystemClock().sleep(0)  # lets each message get a separate batch
         for _ in range(3):
             producer.send_nowait(Message(b"x" * 40_000, message_group="orders"))
         store.is_away.clear()
@@ -91,11 +91,11 @@ async def test_what_cannot_leave_yet_leaves_together() -> None:
     [stored] = store.queues.values()
     assert stored[:400] == bodies
     assert len(stored) == 403
-    assert store.sends == 7  # the first five alone, then one that grew beyond 64 KiB, and the last message
+    assert store.sends == 7  # five single ones, then one above 64 KiB, and the last message
 
 
 async def test_what_could_not_leave_ends_in_time() -> None:
-    """A batch that waits behind others is given up with them, as never sent."""
+    """A batch that waits behind others expires with them, as never sent."""
     store = SimulatedStore()
     store.is_away.set()
     async with asyncio.timeout(30), producer_to(store, queue_count=1, delivery_timeout_ms=100.0) as producer:
@@ -112,7 +112,7 @@ async def test_what_could_not_leave_ends_in_time() -> None:
 
 
 async def test_what_waited_behind_batches_that_were_given_up_leaves_then() -> None:
-    """Their answers count for nothing any more, so nobody else would let it go."""
+    """Answers to expired batches are ignored, so they must not be waited for."""
     store = SimulatedStore()
     store.is_away.set()
     async with asyncio.timeout(10), producer_to(store, queue_count=1) as producer:
@@ -135,7 +135,7 @@ async def test_what_waited_behind_batches_that_were_given_up_leaves_then() -> No
 
 
 async def test_a_message_that_fits_into_no_batch_that_was_begun_gets_one_of_its_own() -> None:
-    """The queue that comes next may hold a batch of another sort, too."""
+    """The open batch of the next queue may be of another kind, too."""
     store = SimulatedStore()
     async with asyncio.timeout(30), producer_to(store, queue_count=2) as producer:
         for number in range(20):  # both queues hold messages without a priority
@@ -148,7 +148,7 @@ async def test_a_message_that_fits_into_no_batch_that_was_begun_gets_one_of_its_
 
 
 async def test_bodies_and_messages_share_a_batch_and_each_is_refused_alone() -> None:
-    """Whatever is empty or too large, body or message, fails by itself; the places of the others are their own."""
+    """An empty or too large body or message fails alone; the others keep their positions."""
     good: list[Message | bytes] = [b"a", Message(b"b", "tag", ("k",)), b"c", Message(b"d", message_id="mine"), b"e"]
     bad: list[Message | bytes] = [b"", Message(b""), Message(b"x", "two\nlines"), b"", Message(b"x", keys=("",))]
     store = SimulatedStore()
@@ -166,7 +166,7 @@ async def test_bodies_and_messages_share_a_batch_and_each_is_refused_alone() -> 
 
 
 async def test_a_bare_body_goes_to_the_queue_of_the_least_priority() -> None:
-    """Where each queue is for one priority it is a message without one, however full another queue's batch is."""
+    """Where each queue has one priority, it is a message without one, independent of other queues' batches."""
     queues = tuple(Queue("t", "enode-0", number) for number in range(3))
     route = Route(TOPIC_ID, queues, queues, has_levels=True)
     async with asyncio.timeout(30), producer_to(SimulatedStore(), route=route) as producer:
@@ -182,7 +182,7 @@ async def test_a_bare_body_goes_to_the_queue_of_the_least_priority() -> None:
 
 
 async def test_whoever_waits_when_a_producer_is_left_by_an_error_is_told() -> None:
-    """There is no room and no outcome after that."""
+    """No memory is released and no outcome arrives after that."""
     store = SimulatedStore()
     store.is_away.set()
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
@@ -211,7 +211,7 @@ async def told(call: Awaitable[Any]) -> Exception | None:
 
 
 async def test_an_enode_that_stops_holds_up_nothing() -> None:
-    """What it has not taken goes to another queue at once; what belongs to a message group waits for its own queue."""
+    """A batch that it has not stored moves to another queue; a message of a message group waits for its queue."""
     store = SimulatedStore([Fault.NOT_TAKEN])
     async with asyncio.timeout(30), producer_to(store) as producer:
         producer._connection.backoff = Backoff(first_s=3600.0, max_s=3600.0)
@@ -225,7 +225,7 @@ async def test_an_enode_that_stops_holds_up_nothing() -> None:
 
 
 async def test_an_unanswered_message_ends_with_an_unknown_outcome() -> None:
-    """After its time it fails as Unavailable and says so; the producer goes on under a new identity."""
+    """After its timeout it fails with Unavailable, and the producer continues with a new identity."""
     store = SimulatedStore()
     store.is_away.set()
     async with asyncio.timeout(10), producer_to(store, queue_count=1, delivery_timeout_ms=0.0) as producer:
@@ -235,7 +235,7 @@ async def test_an_unanswered_message_ends_with_an_unknown_outcome() -> None:
 
 
 async def test_a_failure_is_told_once() -> None:
-    """B-123: one that `send` raised is not raised again at the end of the block; one nobody awaited is, once."""
+    """A failure that `send` raised is not raised again at the end of the block; an unawaited one is, once."""
     store = SimulatedStore()
     store.is_away.set()
     async with asyncio.timeout(10), producer_to(store, queue_count=1, delivery_timeout_ms=0.0) as producer:
@@ -252,7 +252,7 @@ async def test_a_failure_is_told_once() -> None:
 
 @pytest.mark.parametrize("given", ["text", 7, None])
 async def test_what_is_no_message_is_refused_with_what_to_do(given: Any) -> None:
-    """B-125: by every way of sending, and the producer goes on."""
+    """By every method of sending, and the producer continues."""
     async with asyncio.timeout(10), producer_to(SimulatedStore()) as producer:
         for send in (producer.send, producer.send_soon, lambda it: producer.send_many([b"before", it])):
             with pytest.raises(Invalid, match="expected bytes or a Message"):
@@ -266,7 +266,7 @@ async def test_what_is_no_message_is_refused_with_what_to_do(given: Any) -> None
 
 @pytest.mark.parametrize("waits", ["send_soon", "room"])
 async def test_whoever_waits_for_room_is_never_refused(waits: str) -> None:
-    """B-127: `send_soon` takes any number of messages, as `room` before `send_nowait` does; never much too many."""
+    """`send_soon` takes any number of messages, as `send_nowait` after `room` does, and hardly exceeds the limit."""
     largest, sendings = 0, []
     async with asyncio.timeout(30), producer_to(SimulatedStore(), memory_bytes_max=100_000) as producer:
         for _ in range(2_000):
@@ -279,7 +279,7 @@ async def test_whoever_waits_for_room_is_never_refused(waits: str) -> None:
 
 
 async def test_a_send_soon_that_is_called_off_has_taken_nothing() -> None:
-    """B-127: one that waits for room in vain; what was taken before it is stored when there is an answer."""
+    """It waits for memory in vain; messages taken before it are stored after an answer."""
     store = SimulatedStore()
     store.is_away.set()
     async with asyncio.timeout(30), producer_to(store, memory_bytes_max=100_000) as producer:
@@ -301,7 +301,7 @@ async def test_a_send_soon_that_is_called_off_has_taken_nothing() -> None:
 
 
 async def test_a_closed_producer_takes_nothing() -> None:
-    """B-122: the error says what to do, by every way of sending."""
+    """Every method of sending raises an error with the remedy."""
     async with producer_to(SimulatedStore()) as producer:
         pass
     with pytest.raises(Closed, match="make a new one"):
@@ -313,7 +313,7 @@ async def test_a_closed_producer_takes_nothing() -> None:
 
 
 async def test_a_route_that_is_doubted_is_asked_for_again() -> None:
-    """An enode that is away is left out by messages without a group; those of a group wait for their queue."""
+    """Messages without a group avoid an enode that is down; those of a group wait for their queue."""
     gone, there = Queue("t", "enode-0", 0), Queue("t", "enode-1", 0)
     store = SimulatedStore([Fault.AWAY, Fault.AWAY, Fault.AWAY])
     route = Route(TOPIC_ID, (gone,), (gone, there))
@@ -343,7 +343,7 @@ def _use_after_fork(connection: Connection, said: Any) -> None:
 
 
 async def test_a_fork_is_named_in_the_child() -> None:
-    """A client of the parent is refused in a child, which says to connect there; gRPC would hang."""
+    """A client of the parent is refused in a child process, where gRPC would hang; the error says to connect again."""
     connection = Connection(["localhost:1"], clock=SystemClock(), randomness=Randomness(1))
     context = multiprocessing.get_context("fork")
     said = context.Queue()
@@ -355,7 +355,7 @@ async def test_a_fork_is_named_in_the_child() -> None:
 
 
 async def test_addresses_are_checked_before_anything_is_sent() -> None:
-    """Nothing, a name without a port and a port that is none are named."""
+    """A missing address, a name without a port and an invalid port are reported."""
     for wrong in ([], ["nowhere"], ["host:port"], ["host:99999"], ["host:0"], ["host:８０８１"], [":8081"]):
         with pytest.raises(Invalid):
             async with connect(wrong):
@@ -363,7 +363,7 @@ async def test_addresses_are_checked_before_anything_is_sent() -> None:
 
 
 def test_a_priority_has_a_queue_when_its_enode_has_left_the_topic() -> None:
-    """A batch may be open for an enode that is gone from the route that was just asked for."""
+    """A batch may be open for an enode that is missing in the new route."""
     queues = tuple(Queue("t", "enode-1", number) for number in range(3))
     route = Route(7, queues, queues, has_levels=True)
     assert route.queue_of_priority(1, "enode-0") == route.queue_of_priority(1, "enode-1") == queues[1]

@@ -1,4 +1,4 @@
-"""Receipts of batches under way."""
+"""Receipts of batches in flight."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ async def test_each_message_of_a_batch_has_its_own_receipt() -> None:
 
 
 async def test_a_message_that_was_left_out_shifts_those_behind_it() -> None:
-    """The refused one fails alone; the offsets of the others count what was stored."""
+    """The refused message fails alone; the offsets of the others count stored messages."""
     batch = made()
     batch.refused[1] = Invalid("empty")
     batch.stored(100, 5)
@@ -60,7 +60,7 @@ async def test_many_sendings_are_awaited_together_in_order() -> None:
 
 
 async def test_an_abandoned_wait_leaves_the_batch_alone() -> None:
-    """Cancelling one who waits cancels nothing for the others."""
+    """Cancelling one waiter does not affect the others."""
     batch = made()
 
     async def wait() -> None:
@@ -77,7 +77,7 @@ async def test_an_abandoned_wait_leaves_the_batch_alone() -> None:
 
 
 async def test_a_wait_that_is_called_off_beside_the_answer_harms_no_other() -> None:
-    """The answer wakes all who wait, in order, and passes over one that was called off in that very turn."""
+    """The answer wakes all waiters in order, and skips one that was cancelled in the same turn."""
     batch, woken = made(), []
 
     async def wait(row: int) -> None:

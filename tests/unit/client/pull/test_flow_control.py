@@ -1,4 +1,4 @@
-"""When a consumer stops pulling."""
+"""The limits at which a consumer stops pulling."""
 
 from functools import partial
 
@@ -27,7 +27,7 @@ def test_each_limit_is_exceeded_strictly(held: Held, expected: Hold | None) -> N
 
 
 def test_in_order_the_span_does_not_count() -> None:
-    """E-142: messages processed in order have no stuck one before others."""
+    """E-142: in ordered processing no message can be stuck before finished ones."""
     assert FlowLimits(span_max=None).hold(Held(0, 0, 1 << 40)) is None
 
 
@@ -40,7 +40,7 @@ def test_limits_of_a_topic_are_spread_over_the_queues_owned() -> None:
 
 
 def test_the_log_tells_of_one_time_in_a_thousand() -> None:
-    """Each limit counts for itself; the first time and each thousandth after it are told."""
+    """Each limit has its own count; the first time and each thousandth after it are logged."""
     counts = HoldCounts()
     told = [number for number in range(1, 2502) if counts.count(Hold.SPAN)]
     assert told == [1, 1001, 2001]
@@ -48,7 +48,7 @@ def test_the_log_tells_of_one_time_in_a_thousand() -> None:
 
 
 def test_a_queue_says_what_it_holds() -> None:
-    """E-142: with one stuck message the count is small and the span is large; all done, both are nothing."""
+    """E-142: with one stuck message the count is small and the span is large. When all are finished both are 0."""
     queue = ProcessQueue(QUEUE, 0)
     batches = [made_batch(at, 32, finished=partial(queue.finished, 0)) for at in range(0, 2048, 32)]
     for batch in batches:

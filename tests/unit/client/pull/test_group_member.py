@@ -1,4 +1,4 @@
-"""Waiting for messages of a pull consumer's queues."""
+"""Waits for messages of a pull consumer's queues."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ from ortoo.common.process.randomness import Randomness
 
 
 class EarlyClock(SystemClock):
-    """Each sleep is over when half of it is, and takes no time."""
+    """Each sleep ends after half its time, and takes none."""
 
     now_s = 0.0
     sleeps = 0
@@ -35,7 +35,7 @@ class EarlyClock(SystemClock):
 
 @asynccontextmanager
 async def member_without_queues(clock: SystemClock) -> AsyncIterator[GroupMember]:
-    """One that asks nobody."""
+    """A member that sends no requests."""
     connection = Connection(["localhost:1"], clock=clock, randomness=Randomness(1))
     member = GroupMember(connection, Session(connection), "g", {}, PullSettings())
     async with member._background:
@@ -44,13 +44,13 @@ async def member_without_queues(clock: SystemClock) -> AsyncIterator[GroupMember
 
 
 async def turns(clock: SystemClock) -> None:
-    """Let the loop go round until what was woken has gone to sleep again."""
+    """Run the loop until woken tasks sleep again."""
     for _ in range(4):
         await clock.sleep(0)
 
 
 async def test_a_wait_that_is_woken_for_nothing_begins_no_task_each_time() -> None:
-    """Whatever arrives for queues that may not be processed wakes it, and a poll is made for each batch."""
+    """Each arrival for suspended queues wakes it, and each batch is a poll."""
     clock, begun = SystemClock(), []
 
     def counted(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> Any:
@@ -75,7 +75,7 @@ async def test_a_wait_that_is_woken_for_nothing_begins_no_task_each_time() -> No
 
 
 async def test_a_wait_ends_at_its_time_also_when_a_sleep_ends_early() -> None:
-    """The clock that a loop sleeps by is another than the one that deadlines are reckoned by."""
+    """The clock of the loop's sleeps differs from the one of deadlines."""
     clock = EarlyClock()
     async with asyncio.timeout(10), member_without_queues(clock) as member:
         assert await member.next(ProcessQueue.take_batch, 8.0) is None
@@ -85,7 +85,7 @@ async def test_a_wait_ends_at_its_time_also_when_a_sleep_ends_early() -> None:
 
 
 async def test_a_wait_that_is_called_off_leaves_nothing_behind() -> None:
-    """Also before it has begun."""
+    """Also if it is cancelled before it begins."""
     clock = SystemClock()
     async with asyncio.timeout(10), Background("test") as background, member_without_queues(clock) as member:
         for begins in (True, False):

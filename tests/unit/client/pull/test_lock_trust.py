@@ -1,4 +1,4 @@
-"""Which queue locks a client believes to hold."""
+"""The queue locks that a client trusts."""
 
 import pytest
 
@@ -14,7 +14,7 @@ QUEUE, OTHER = Queue("t", "enode-0", 0), Queue("t", "enode-0", 1)
 
 
 class SetClock(SystemClock):
-    """A monotonic clock that stands where it was set."""
+    """A monotonic clock that is set by the test."""
 
     now_s = 0.0
 
@@ -28,13 +28,13 @@ def clock() -> SetClock:
 
 
 def locks_of(clock: SetClock) -> QueueLocks:
-    """The locks of a member that asks nobody, trusted as long as settings say."""
+    """The locks of a member without requests, with the default trust."""
     connection = Connection(["localhost:8081"], clock=clock, randomness=Randomness(1))
     return QueueLocks(connection, Session(connection), "g", PullSettings().lock_trust_ms / 1000)
 
 
 def test_a_lock_is_trusted_for_half_its_life(clock: SetClock) -> None:
-    """E-128: 30 s from the moment it was asked for, renewed by each grant."""
+    """E-128: 30 s from the request, renewed by each grant."""
     locks = locks_of(clock)
     locks.granted(QUEUE, 3, 100.0)
     clock.now_s = 130.0
@@ -48,7 +48,7 @@ def test_a_lock_is_trusted_for_half_its_life(clock: SetClock) -> None:
 
 
 def test_a_lost_lock_is_not_trusted(clock: SetClock) -> None:
-    """E-127: neither one that was refused nor one that never was granted."""
+    """E-127: neither a refused one nor one that was never granted."""
     locks = locks_of(clock)
     locks.granted(QUEUE, 3, 0.0)
     locks.lost(QUEUE, OTHER)

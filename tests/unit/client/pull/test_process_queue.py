@@ -1,4 +1,4 @@
-"""What a consumer holds of a queue."""
+"""The unprocessed messages of a queue."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ from tests.unit.client.made_batches import QUEUE, made_batch
 
 
 def test_messages_are_taken_in_order_and_once() -> None:
-    """At most as many as asked for, never over the end of a batch."""
+    """At most the requested number, never beyond the end of a batch."""
     queue = ProcessQueue(QUEUE, 0)
     queue.put(made_batch(0, 5))
     queue.put(made_batch(5, 2))
@@ -29,7 +29,7 @@ def test_a_batch_comes_whole() -> None:
 
 
 def test_the_commit_offset_stays_before_the_first_unfinished_message() -> None:
-    """E-148: 5, 6 and 7 done before 4 leave 4; offsets nobody wanted count when everything before is done."""
+    """E-148: if 5, 6 and 7 finish before 4, it stays 4. Filtered offsets count when all before are finished."""
     queue = ProcessQueue(QUEUE, 4)
     batch = made_batch(4, 4, finished=partial(queue.finished, 0))
     queue.put(batch)
@@ -42,7 +42,7 @@ def test_the_commit_offset_stays_before_the_first_unfinished_message() -> None:
 
 
 def test_an_empty_answer_moves_an_idle_queue_on_and_never_back() -> None:
-    """With nothing held the offset follows at once; a smaller one changes nothing."""
+    """With nothing held the offset follows immediately; a smaller one changes nothing."""
     queue = ProcessQueue(QUEUE, 10)
     queue.move_on(15)
     queue.move_on(12)
@@ -50,7 +50,7 @@ def test_an_empty_answer_moves_an_idle_queue_on_and_never_back() -> None:
 
 
 def test_a_dropped_queue_gives_nothing_out() -> None:
-    """Its next owner gets what was not taken."""
+    """Its next owner gets the messages that were not taken."""
     queue = ProcessQueue(QUEUE, 0)
     queue.put(made_batch(0, 5))
     queue.drop()
@@ -59,7 +59,7 @@ def test_a_dropped_queue_gives_nothing_out() -> None:
 
 
 def test_queues_take_turns() -> None:
-    """The one behind the last served comes first; a queue that is gone by then does not disturb the turn."""
+    """The one after the last served comes first; a queue that was removed does not disturb the order."""
     queues = [ProcessQueue(Queue("t", "e", number), 0) for number in (2, 0, 1)]
     assert [it.queue.queue_id for it in in_order(queues, None)] == [0, 1, 2]
     assert [it.queue.queue_id for it in in_order(queues, Queue("t", "e", 0))] == [1, 2, 0]
@@ -67,7 +67,7 @@ def test_queues_take_turns() -> None:
 
 
 def test_a_queue_that_begins_elsewhere_forgets_what_it_held() -> None:
-    """Neither what waits nor what is acknowledged later counts for the new beginning."""
+    """Neither waiting messages nor later acknowledgements count after the restart."""
     queue = ProcessQueue(QUEUE, 0)
     old = made_batch(0, 5, finished=partial(queue.finished, queue.epoch))
     queue.put(old)

@@ -1,4 +1,4 @@
-"""What a push member hears from a server, and what the server makes of what it says."""
+"""A push member with a simulated server."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ MESSAGES_MAX, BYTES_MAX = 1_000, 1 << 20
 
 
 class Server:
-    """What a member hears, and what it says."""
+    """The responses to a member, and its requests."""
 
     def __init__(self, broadcast: LocalOffsets | None = None) -> None:
         connection: Any = None
@@ -29,7 +29,7 @@ class Server:
         self.open()
 
     def open(self) -> None:
-        """Another session."""
+        """Open another session."""
         said: Any = self
         self.messages = self.size_bytes = 0
         """The credit that the server has."""
@@ -41,7 +41,7 @@ class Server:
         assert (self.messages, self.size_bytes) == (MESSAGES_MAX, BYTES_MAX)
 
     def say(self, request: pb.PushRequest) -> None:
-        """The member says something."""
+        """Handle a request of the member."""
         self.messages += request.credit.messages
         self.size_bytes += request.credit.bytes
         if request.HasField("suspend"):
@@ -50,7 +50,7 @@ class Server:
             self.acknowledged.append((one.queue.queue_id, one.offset, one.generation))
 
     def assign(self, *queues: Queue) -> None:
-        """These are its queues now."""
+        """Assign these queues."""
         self.generation += 1
         assignment = pb.Assignment(generation=self.generation, queues=map(wire_queue, queues))
         self.member._hear(Bulky(pb.PushResponse(assignment=assignment), (b"",)))
@@ -58,7 +58,7 @@ class Server:
     def deliver(
         self, queue: Queue, first_offset: int, count: int, message_group: str | None = None, *, topic_id: int = 77
     ) -> None:
-        """So many messages."""
+        """Deliver a number of messages."""
         sealed = encode([Message(b"x" * 50, message_group=message_group)] * count, now_ms=1)
         self.messages -= count
         self.size_bytes -= len(sealed.records)
@@ -76,6 +76,6 @@ class Server:
 
     @property
     def all_is_back(self) -> bool:
-        """Whether the server may send as much as at the begin."""
+        """Whether the server has the same credit as at the start."""
         self.member.report()
         return (self.messages, self.size_bytes) == (MESSAGES_MAX, BYTES_MAX)

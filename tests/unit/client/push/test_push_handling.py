@@ -1,4 +1,4 @@
-"""Messages in order at a push consumer: their tries and pauses while sessions break and queues come and go."""
+"""Ordered messages of a push consumer: attempts and pauses while sessions break and queues are reassigned."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ BACK_OFF_S = 7_200.0
 
 
 class Handled:
-    """A member whose handler fails, and what it and the server were told."""
+    """A member whose handler fails, with its calls and its nacks."""
 
     def __init__(self) -> None:
         self.server = Server()
@@ -26,17 +26,17 @@ class Handled:
         """The handler waits for it."""
         self.goes_on.set()
         self.answers = asyncio.Event()
-        """The server does when it is set."""
+        """The server answers when it is set."""
         self.answers.set()
 
     async def messages(self) -> AsyncGenerator[ReceivedMessage, None]:
-        """As the consumer gives them."""
+        """Messages as the consumer yields them."""
         while True:
             for message in await self.server.member.next_batch():
                 yield message
 
     async def handle(self, message: ReceivedMessage) -> None:
-        """Errors: ValueError, until it works."""
+        """Errors: ValueError, until `works` is set."""
         self.tried.append((message.offset, message.attempt))
         await self.goes_on.wait()
         if not self.works:
@@ -45,12 +45,12 @@ class Handled:
     async def send_back(
         self, messages: Sequence[ReceivedMessage], failure: Exception, attempt_in_order: int
     ) -> pull_pb2.SendBackResponse:
-        """Again, much later."""
+        """Answer with a long delay."""
         await self.answers.wait()
         return pull_pb2.SendBackResponse(delay_ms=int(BACK_OFF_S * 1000))
 
     async def rest(self, seconds: float = 0.001) -> None:
-        """So much later."""
+        """Advance the time by `seconds`."""
         await running_clock().sleep(seconds)
 
 
@@ -69,7 +69,7 @@ async def handled() -> AsyncIterator[Handled]:
 
 @in_virtual_time
 async def test_a_message_in_order_keeps_its_tries_when_its_session_breaks() -> None:
-    """Or one that always fails would never be parked, where sessions break within its pauses; which go on as well."""
+    """Otherwise a message that always fails would never be parked if sessions break during its pauses."""
     async with handled() as it:
         server = it.server
         server.assign(A)
@@ -89,7 +89,7 @@ async def test_a_message_in_order_keeps_its_tries_when_its_session_breaks() -> N
 
 @in_virtual_time
 async def test_a_queue_that_went_while_a_message_waited_for_its_next_try_is_taken_from_when_it_is_back() -> None:
-    """Its messages were another member's meanwhile: nobody waits for the try of long ago."""
+    """Another member had its messages meanwhile, so the old retry is not waited for."""
     for breaks in (False, True):
         async with handled() as it:
             server = it.server
@@ -114,7 +114,7 @@ async def test_a_queue_that_went_while_a_message_waited_for_its_next_try_is_take
 
 @in_virtual_time
 async def test_a_message_whose_queue_went_while_it_failed_holds_nothing() -> None:
-    """Its new owner tries it."""
+    """Its new owner retries it."""
     async with handled() as it:
         server = it.server
         server.assign(A, B)
@@ -134,7 +134,7 @@ async def test_a_message_whose_queue_went_while_it_failed_holds_nothing() -> Non
 
 @in_virtual_time
 async def test_a_message_whose_queue_went_and_is_back_before_it_is_known_when_to_try_again_holds_nothing() -> None:
-    """The queue began anew, while its handler ran or the server was asked; nobody waits for the former try."""
+    """The queue was reassigned during the handler or the nack, so the old retry is not waited for."""
     for waits in ("handler", "server"):
         async with handled() as it:
             server = it.server
@@ -156,7 +156,7 @@ async def test_a_message_whose_queue_went_and_is_back_before_it_is_known_when_to
 
 @in_virtual_time
 async def test_tries_are_those_of_one_topic_also_when_another_one_gets_its_name() -> None:
-    """What lies at the same offset there is another message, and would be parked too early."""
+    """The message at the same offset of the new topic is another one and must not be parked early."""
     async with handled() as it:
         server = it.server
         for topic_id in (77, 78):

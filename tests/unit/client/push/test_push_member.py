@@ -1,4 +1,4 @@
-"""A push consumer's place in its group: what it says of credit and offsets, whatever the server says."""
+"""A push consumer's group membership: its credit and offsets in all orders of events."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from tests.unit.client.push.member_bench import A, B, Server
 
 
 async def test_the_credit_of_a_queue_that_goes_comes_back_whatever_the_application_does_with_its_messages() -> None:
-    """Those it has may be acknowledged later, in part, or never: they are somebody else's by then."""
+    """Its messages may be acknowledged later, in part, or never, because they belong to another member by then."""
     server = Server()
     server.assign(A, B)
     for first_offset in (0, 4, 8):
@@ -32,7 +32,7 @@ async def test_the_credit_of_a_queue_that_goes_comes_back_whatever_the_applicati
 
 
 async def test_what_is_lent_for_a_suspended_queue_that_goes_comes_back_once() -> None:
-    """It came back already when the queue was suspended."""
+    """The credit was returned when the queue was suspended."""
     server = Server()
     server.assign(A, B)
     server.deliver(A, 0, 4)
@@ -47,7 +47,7 @@ async def test_what_is_lent_for_a_suspended_queue_that_goes_comes_back_once() ->
 
 
 async def test_what_an_earlier_session_delivered_gives_no_credit_to_the_next() -> None:
-    """That begins with all there is."""
+    """The next session starts with the full credit."""
     server = Server()
     server.assign(A)
     server.deliver(A, 0, 4)
@@ -60,7 +60,7 @@ async def test_what_an_earlier_session_delivered_gives_no_credit_to_the_next() -
 
 
 async def test_what_is_wanted_later_counts_as_later_also_when_the_clock_was_set_back() -> None:
-    """The server passes over older versions of a subscription than it knows."""
+    """The server ignores subscriptions with an older version than its own."""
     times = iter([5_000, 4_000, 4_000, 6_000])
     connection: Any = SimpleNamespace(clock=SimpleNamespace(now_ms=lambda: next(times)), room="")
     consumer = Consumer(connection, "g", {}, ConsumerSettings(client_id="c"))
@@ -72,7 +72,7 @@ async def test_what_is_wanted_later_counts_as_later_also_when_the_clock_was_set_
 
 
 async def test_a_broadcasts_file_follows_a_queue_that_begins_anew(tmp_path: Path) -> None:
-    """Of a topic that was made anew it would go on where it was in the former one, and miss what lies before."""
+    """With the old topic's offset it would miss messages at the start of the new one."""
     file = OffsetFile(tmp_path / "offsets")
     broadcast = LocalOffsets(file)
     server = Server(broadcast)

@@ -1,4 +1,4 @@
-"""A read that breaks goes on where it was, in the same topic."""
+"""A broken read continues at its offset, in the same topic."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,12 +14,12 @@ QUEUE = Queue("t", "e", 0)
 
 
 class Server:
-    """Answers each try of a read from one topic, and breaks off."""
+    """Answers each attempt of a read from one topic, and breaks the stream."""
 
     address = "a"
 
     def __init__(self, *topic_ids: int) -> None:
-        """Of which topic the answers to each try are."""
+        """The topic id of the answers to each attempt."""
         self.topic_ids = list(topic_ids)
         self.asked: list[int] = []
 
@@ -32,21 +32,21 @@ class Server:
         raise Unavailable("broken")
 
     def failed(self, address: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def pause(self, breaks: int) -> None:
-        """None."""
+        """Do not wait."""
 
 
 @pytest.mark.parametrize("topic_ids", [(1, 1, 2), (1, 2)])
 async def test_a_read_that_goes_on_does_so_in_the_same_topic(
     topic_ids: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G3: an offset of a topic that is no more is none of the topic that has its name now."""
+    """G3: an offset of a deleted topic does not apply to a new topic with its name."""
     server = Server(*topic_ids)
     monkeypatch.setattr(fetch, "_batches", server.batches)
     connection: Any = server
-    with pytest.raises(NotFound, match="made anew"):
+    with pytest.raises(NotFound, match="deleted and created again"):
         async for _ in fetch.fetch(connection, QUEUE, 5, follow=True):
             pass
     assert server.asked == [5 + 10 * number for number in range(len(topic_ids))]

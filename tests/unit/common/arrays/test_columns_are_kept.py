@@ -1,7 +1,7 @@
-"""Every column of a batch survives each way in which rows are read, chosen, joined and written.
+"""Every column of a batch survives each operation that reads, selects, joins or writes rows.
 
-Each way has a table of columns of its own, and what a table does not know it drops in silence. The cases are made from
-`COLUMNS`: whoever adds a column there is told each place that does not know it yet.
+Each operation has its own table of columns, and drops unknown columns silently. The cases are made from `COLUMNS`, so
+that a new column there fails for each operation that does not know it yet.
 """
 
 import struct
@@ -26,15 +26,15 @@ from ortoo.v1 import record_pb2
 COUNT = 2 * FEW_ROWS_MAX + 24
 EVERY = list(range(COUNT))
 FEW, MANY = [3, 4, 60, COUNT - 1], EVERY[::2]
-"""FEW rows are written without arrays, MANY by them. Where some rows have a value, some of these do."""
+"""FEW rows are written without arrays, MANY with them. Where some rows have a value, some of these do."""
 NOW_MS = 7
 CHOSEN = tuple(column for column in COLUMNS if column.number > NUMBERS["body"])
-"""What a way may drop: what comes before is the head, without which there is no batch."""
+"""The columns that an operation could drop; those before are the head, without which there is no batch."""
 NOT_FOR_SOME = ("always", "all rows or none")
 NUMBER_CODES = {"int8": "b", "int32": "i", "int64": "q"}
 
 Values = list[Any]
-"""One a row, None where the row has none."""
+"""One value per row, None where the row has none."""
 
 
 # a batch as protobuf's own runtime writes it, column by column
@@ -61,7 +61,7 @@ def sealed(rows: Sequence[int], **columns: Values) -> SealedBatch:
 
 
 def column(name: str, values: Values) -> bytes:
-    """A column as it is written."""
+    """The bytes of a column."""
     layout = layout_of(name)
     if layout.endswith(" x count"):
         return struct.pack(f"<{len(values)}{NUMBER_CODES[layout.split()[0]]}", *[value or 0 for value in values])
@@ -107,7 +107,7 @@ def validity(values: Values) -> bytes:
     return bits.to_bytes((len(values) + 7) // 8, "little")
 
 
-# what the rows have
+# the values of the rows
 
 
 def layout_of(name: str) -> str:
@@ -119,7 +119,7 @@ def body(row: int) -> bytes:
 
 
 def value(name: str, row: int) -> Any:
-    """What a row has in a column; a new layout is to be added here and to `column`."""
+    """The value of a row in a column; a new layout must be added here and to `column`."""
     layout = layout_of(name)
     if layout.endswith(" x count"):
         return 1 if layout.startswith("int8") else 1_000 + row
@@ -136,7 +136,7 @@ def values(name: str, rows: Sequence[int], filled: str) -> Values:
 
 
 def arrays(column: Any, rows: int) -> Values:
-    """What rows have, by a column as arrays; one that is absent has nothing."""
+    """The values of rows in a column of arrays; an absent column has none."""
     if column is None:
         return [None] * rows
     if isinstance(column, TextArrays):
@@ -155,11 +155,11 @@ def arrays(column: Any, rows: int) -> Values:
     return [one if column.valid is None or column.valid[row] else None for row, one in enumerate(said)]
 
 
-# the ways, each with the file whose table it is made by
+# the operations, each with the file of its table
 
 
 def opened(name: str, filled: str) -> tuple[object, object]:
-    """What a way gives, and what it shall give; so does each of these."""
+    """The result of an operation and the expected one, as for each of these functions."""
     batch = OpenedBatch(sealed(EVERY, **{name: values(name, EVERY, filled)}))
     return arrays(getattr(batch, name), COUNT), values(name, EVERY, filled)
 
@@ -171,7 +171,7 @@ def some_taken(name: str, filled: str) -> tuple[object, object]:
 
 
 def some_joined(name: str, filled: str) -> tuple[object, object]:
-    """Rows of which none has a value stand between, unless such rows are never in one batch."""
+    """There are rows without values between, unless such rows are never in one batch."""
     without: Values = values(name, FEW, filled) if filled == "all rows" else [None] * len(FEW)
     parts = [values(name, MANY, filled), without, values(name, EVERY, filled)]
     rows = [MANY, FEW, EVERY]
@@ -240,17 +240,17 @@ CASES = [
 @pytest.mark.parametrize(("which", "filled"), CASES)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_column_is_kept(place: str, which: Column, filled: str) -> None:
-    """All values come out, each in its row, as protobuf's own runtime put them in."""
+    """All values are read, each in its row, as protobuf's own runtime wrote them."""
     try:
         kept, given = PLACES[place](which.name, filled)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        pytest.fail(f"{place}, or what it stands on, does not know the column {which.name!r}: {error!r}")
+        pytest.fail(f"{place}, or code below it, does not know the column {which.name!r}: {error!r}")
     assert kept == given, f"{place} loses values of the column {which.name!r}"
 
 
 @pytest.mark.parametrize("codec", Codec)
 def test_bodies_are_kept_whatever_the_codec(codec: Codec) -> None:
-    """A batch of chosen rows is one of plain bodies."""
+    """A batch of selected rows has uncompressed bodies."""
     batch = OpenedBatch(encode([Message(body(row) * 20) for row in EVERY], now_ms=NOW_MS, codec=codec))
     assert batch.is_compressed == (codec is not Codec.NONE)
     for rows in (FEW, MANY):

@@ -49,7 +49,7 @@ def test_what_would_be_rows_of_others_is_refused(path: str, numbers: list[int]) 
 
 
 def test_wild_offsets_cost_no_memory() -> None:
-    """They say how many entries there are, and may say any number."""
+    """They give the number of entries, which may be any number."""
     opened = with_numbers("keys.offsets", [0, 2, 3_000_000, 6, 8, 10, 12, 14, 16])
     tracemalloc.start()
     try:

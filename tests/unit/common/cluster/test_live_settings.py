@@ -1,4 +1,4 @@
-"""Settings of a running process: what an operator sets counts until the next start, and the file stays the truth."""
+"""Settings of a running process: an operator's values count until the next start, which uses the file's."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,7 +13,7 @@ from ortoo.common.process.settings import Loaded, Range
 
 @dataclass(frozen=True)
 class Settings(ServiceSettings):
-    """Two that change, and one that does not."""
+    """Two live settings, and one that is not live."""
 
     ENVIRON_PREFIX = "ORTOO_X_"
     LIVE = ("window_ms", "is_open")
@@ -26,18 +26,18 @@ class Settings(ServiceSettings):
 
 
 class File:
-    """What says the settings, and changes."""
+    """A changeable source of settings."""
 
     def __init__(self) -> None:
         self.settings = Settings()
 
     def load(self) -> Loaded[Settings]:
-        """As a role's `load`."""
+        """The same as a role's `load`."""
         return Loaded(self.settings, {"window_ms": "file"})
 
 
 def begun() -> tuple[File, LiveSettings[Settings]]:
-    """A file, and a process that was started by it."""
+    """A file, and a process that was started with it."""
     file = File()
     return file, LiveSettings(file.load(), file.load)
 
@@ -49,7 +49,7 @@ def row(live: LiveSettings[Settings], name: str) -> tuple[str, str, str | None]:
 
 
 def test_what_is_set_is_in_force_and_says_what_the_next_start_takes() -> None:
-    """B-145: with origin, history and a finding; and it can be taken back."""
+    """An operator's value has an origin, a history and a finding, and can be reset."""
     _, live = begun()
     applied: list[int] = []
     live.appliers.append(lambda settings: applied.append(settings.window_ms))
@@ -59,7 +59,7 @@ def test_what_is_set_is_in_force_and_says_what_the_next_start_takes() -> None:
     assert (live.settings.window_ms, applied) == (20, [20])
     assert row(live, "window_ms") == ("20", "operator", "10")
     [finding] = live.findings()
-    assert (finding.name, finding.serious) == ("settings not kept", False)
+    assert (finding.name, finding.serious) == ("unsaved settings", False)
     assert "window_ms = 10" in finding.consequence
     assert "--reset window_ms" in finding.cure
     assert live.update({"window_ms": "20"}) == []
@@ -86,7 +86,7 @@ def test_what_is_set_is_in_force_and_says_what_the_next_start_takes() -> None:
 def test_what_cannot_be_is_refused_and_changes_nothing(
     values: dict[str, str], reset: list[str], field: str, said: str
 ) -> None:
-    """The error names the setting, and what stands beside it is not taken either."""
+    """The error names the setting, and the other settings of the request do not change either."""
     _, live = begun()
     with pytest.raises(Invalid, match=said) as caught:
         live.update(values, reset)
@@ -95,7 +95,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
 
 
 def test_a_check_changes_nothing_and_a_part_may_refuse() -> None:
-    """What would change is told; what an applier refuses is not in force."""
+    """A dry run returns the changes; values that an applier refuses are not in force."""
     _, live = begun()
     assert [one.now for one in live.update({"is_open": "yes"}, check_only=True)] == ["true"]
     assert not live.settings.is_open
@@ -110,7 +110,7 @@ def test_a_check_changes_nothing_and_a_part_may_refuse() -> None:
 
 
 def test_a_file_that_is_read_again_beats_an_operator_only_where_it_says_something_new() -> None:
-    """SIGHUP brings what the file changed; what was set in between stays otherwise. A wrong file changes nothing."""
+    """SIGHUP applies changes of the file; other values of operators stay. An invalid file changes nothing."""
     file, live = begun()
     live.update({"window_ms": "20", "is_open": "true"}, by="ann")
     file.settings = Settings(window_ms=30, database_url="other")

@@ -1,4 +1,4 @@
-"""Names are checked at the door, with the rule in the answer."""
+"""Names are checked, and the error contains the rule."""
 
 import pytest
 
@@ -25,21 +25,21 @@ def test_topic_names_that_rocketmq_allows(name: str) -> None:
     ],
 )
 def test_wrong_topic_names_are_explained(name: str, words: str) -> None:
-    """The answer names what is wrong with it."""
+    """The error contains the mistake."""
     with pytest.raises(Invalid, match=words) as caught:
         check_topic_name(name)
     assert caught.value.field == "topic"
 
 
 def test_group_names_are_shorter() -> None:
-    """A group name leaves room for the %RETRY% prefix."""
+    """The maximum length of a group name leaves space for the %RETRY% prefix."""
     check_group_name("g" * 120)
     with pytest.raises(Invalid, match="at most 120"):
         check_group_name("g" * 121)
 
 
 def test_process_names_may_name_a_room() -> None:
-    """E-102: the machine-room strategy needs names like room@name."""
+    """E-102: the machine-room strategy needs names like zone@name."""
     check_process_name("idc1@enode-0")
     for wrong in ("", "-a", "a/b", "x" * 64):
         with pytest.raises(Invalid):

@@ -1,4 +1,4 @@
-"""The role of a caller is decided by the names in its certificate, and by nothing else of it."""
+"""Only the names in a caller's certificate decide on its role."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,7 +13,7 @@ DEFAULT = CertificateRoles(RoleNames(), "ortoo.cluster")
 def context(
     *dns: str, uris: Iterable[str] = (), mails: Iterable[str] = (), common_name: str = ""
 ) -> Mapping[str, Iterable[bytes]]:
-    """What gRPC tells of a connection whose caller showed a certificate with these names."""
+    """The data that gRPC reports for a connection whose caller showed a certificate with these names."""
     kinds = {"peer_dns": dns, "peer_uri": (*uris,), "peer_email": (*mails,)}
     found = {key: [name.encode() for name in names] for key, names in kinds.items() if names}
     found["x509_subject_alternative_name"] = [name for names in found.values() for name in names]
@@ -52,12 +52,12 @@ def test_a_role_is_known_by_its_name_below_the_shared_one(role: Role) -> None:
     ],
 )
 def test_every_other_certificate_is_a_strangers(stranger: Mapping[str, Iterable[bytes]]) -> None:
-    """The shared name, names beside those of roles, the common name and mail addresses make no role."""
+    """The shared name, other names, the common name and mail addresses give no role."""
     assert roles(DEFAULT, stranger) == set()
 
 
 def test_an_operator_chooses_the_names() -> None:
-    """Names that are given replace the default ones of that role alone; DNS names have no case."""
+    """Given names replace only the default names of that role; DNS names are case-insensitive."""
     chosen = CertificateRoles(RoleNames(snode="Proxy.Example; *.proxies.example;"), "ortoo.cluster")
     for name in ("proxy.example", "PROXY.example", "a.proxies.example"):
         assert roles(chosen, context(name)) == {Role.SNODE}
@@ -73,7 +73,7 @@ def test_one_name_may_stand_for_several_roles() -> None:
 
 
 def test_a_spiffe_uri_is_compared_by_segments() -> None:
-    """An asterisk is one whole segment of the path; a DNS name with the same text is no URI."""
+    """An asterisk is one whole segment of the path; a DNS name with the same text does not match."""
     chosen = CertificateRoles(RoleNames(snode="spiffe://example/ns/*/sa/snode"))
     assert roles(chosen, context(uris=["spiffe://example/ns/prod/sa/snode"])) == {Role.SNODE}
     for uri in ("spiffe://other/ns/prod/sa/snode", "spiffe://example/ns/sa/snode", "spiffe://example/ns/a/b/sa/snode"):
@@ -89,14 +89,14 @@ def test_a_spiffe_uri_is_compared_by_segments() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_name_is_refused(names: str) -> None:
-    """The error names the setting; a pattern that every certificate would match is none."""
+    """The error names the setting; a pattern that matches every certificate is refused too."""
     with pytest.raises(Invalid, match="expected a DNS name") as refused:
         RoleNames(enode=f"enode.example;{names}").check()
     assert refused.value.field == "role_names.enode"
 
 
 def test_names_have_a_limit() -> None:
-    """Beyond it they are refused before they are compared with a certificate."""
+    """Too many names are refused before they are compared with a certificate."""
     RoleNames(snode=";".join(f"s{n}.example" for n in range(NAMES_MAX))).check()
     with pytest.raises(Invalid, match="at most 64"):
         RoleNames(snode=";".join(f"s{n}.example" for n in range(NAMES_MAX + 1))).check()

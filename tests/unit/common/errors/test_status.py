@@ -1,4 +1,4 @@
-"""Every error kind travels over gRPC and comes back as itself."""
+"""Every error kind is translated to gRPC and back."""
 
 import asyncio
 import contextlib
@@ -32,13 +32,13 @@ def test_every_kind_is_in_the_table_once() -> None:
 @pytest.mark.parametrize("cls", kinds())
 def test_kind_survives_the_wire(cls: type[errors.OrtooError]) -> None:
     """Kind, message, field and delay are the same after a round trip."""
-    there = cls("what; why; do this", field="topic", retry_after_ms=7)
+    there = cls("wrong, and why; do this", field="topic", retry_after_ms=7)
     back = error_of(failure_pb2.Failure.FromString(failure_of(there).SerializeToString()))
     assert (type(back), back.message, back.field, back.retry_after_ms) == (cls, there.message, "topic", 7)
 
 
 def test_a_leader_that_moved_survives_the_wire() -> None:
-    """Who leads and in which epoch arrives; who does not know of leaders reads that nothing was stored."""
+    """The client gets the leader and its epoch; an old client reads that nothing was stored."""
     there = errors.Moved("ask the other", leader_address="10.0.0.2:8072", epoch=7)
     failure = failure_pb2.Failure.FromString(failure_of(there).SerializeToString())
     back = error_of(failure)
@@ -49,7 +49,7 @@ def test_a_leader_that_moved_survives_the_wire() -> None:
 
 
 def test_nobody_has_to_lead_yet() -> None:
-    """A member that knows no leader says so by an empty address, and that still is more than Unavailable."""
+    """A replica that knows no leader sends an empty address, which still means more than Unavailable."""
     back = error_of(failure_pb2.Failure.FromString(failure_of(errors.Moved()).SerializeToString()))
     assert isinstance(back, errors.Moved)
     assert (back.leader_address, back.epoch) == ("", 0)
@@ -57,7 +57,7 @@ def test_nobody_has_to_lead_yet() -> None:
 
 @pytest.mark.parametrize("field", ["role_names.snode", "x-ortoo-cluster", "tls_cluster_listen_address"])
 def test_a_process_without_a_role_is_no_users_fault(field: str) -> None:
-    """A snode that an enode refuses tells its client that the cluster is away, not that the client lacks a right."""
+    """A snode that an enode refuses reports Unavailable to its client, not Forbidden."""
     refusal = failure_of(errors.Forbidden("is for the role snode", field=field)).SerializeToString()
     error = rpc_error(grpc.StatusCode.PERMISSION_DENIED, ("ortoo-failure-bin", refusal))
     told = error_of_rpc(error, "enode-0", within=True)
@@ -80,28 +80,28 @@ def test_every_status_becomes_an_error(code: grpc.StatusCode) -> None:
     assert isinstance(error, errors.OrtooError)
     assert "peer" in str(error)
     if code is grpc.StatusCode.INTERNAL:
-        assert isinstance(error, errors.Unavailable)  # the transport's word for a broken connection
+        assert isinstance(error, errors.Unavailable)  # the transport's status for a broken connection
     elif code in {status for _, status, _ in TABLE}:
         assert status_of(error) is code
 
 
 def test_garbage_in_the_failure_metadata_is_ignored() -> None:
-    """A peer that sends nonsense as its Failure is read by its status."""
+    """An invalid Failure is ignored, and the status counts."""
     error = error_of_rpc(rpc_error(grpc.StatusCode.NOT_FOUND, ("ortoo-failure-bin", b"\xff\xff")), "peer")
     assert isinstance(error, errors.NotFound)
 
 
 def test_default_message_is_the_class_docstring() -> None:
-    """An error raised without words still says something."""
-    assert str(errors.Fenced()) == "Somebody newer holds this right."
+    """An error raised without a message has a default one."""
+    assert str(errors.Fenced()) == "A newer holder has this right."
 
 
 TURNS = 14
-"""A call to a port that nobody listens on has failed after so many turns of the loop, or is about to."""
+"""Number of turns of the loop after which a call to a closed port has failed, or is about to."""
 
 
 async def test_a_cancellation_is_not_lost_that_meets_the_end_of_its_call() -> None:
-    """A task that is cancelled at whatever moment of a failing call ends; it does not go on with the next try."""
+    """A task that is cancelled at any moment of a failing call ends, and does not retry."""
     async with Channels() as channels, Background("test") as background:
         stub = enode_pb2_grpc.EnodeServiceStub(channels.to("127.0.0.1:1"))
 
@@ -129,7 +129,7 @@ async def test_a_cancellation_is_not_lost_that_meets_the_end_of_its_call() -> No
 
 
 async def test_a_failed_call_is_an_error_in_a_task_that_was_cancelled_before() -> None:
-    """Who cleans up after a cancellation still hears that a call has failed."""
+    """A task that cleans up after a cancellation still gets the error of a failed call."""
     async with Channels() as channels, Background("test") as background:
         stub = health_pb2_grpc.HealthStub(channels.to("127.0.0.1:1"))
         failures: list[Exception] = []

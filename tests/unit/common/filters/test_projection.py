@@ -1,4 +1,4 @@
-"""Leaving out columns: those that stay are what they were, and a batch is written anew only where that saves bytes."""
+"""Projection: the remaining columns are unchanged, and a batch is rewritten only where that saves bytes."""
 
 from dataclasses import replace
 from hashlib import sha256
@@ -21,7 +21,7 @@ MESSAGES = [
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_the_columns_that_stay_are_what_they_were(codec: Codec) -> None:
-    """Bodies, texts and lists keep every row; the rest is as if no message had it, and the checksum is right."""
+    """Bodies, texts and lists keep every row; the other columns are absent, and the checksum is right."""
     batch = encode(MESSAGES, now_ms=0, codec=codec)
     narrow = projected(batch, columns_of(["keys", "message_id"]))
     assert len(narrow.records) < len(batch.records) * 2 / 3
@@ -38,7 +38,7 @@ def test_the_columns_that_stay_are_what_they_were(codec: Codec) -> None:
 
 
 def test_a_batch_that_would_hardly_shrink_stays_the_producers_own() -> None:
-    """Without columns everything is meant; a projection that leaves out little is not worth a copy."""
+    """No columns means all columns; a projection that leaves out little makes no copy."""
     batch = encode([Message(b"x" * 1_000, "tag") for _ in range(50)], now_ms=0)
     assert projected(batch, columns_of([])) is batch
     assert projected(batch, columns_of(["body"])) is batch
@@ -46,14 +46,14 @@ def test_a_batch_that_would_hardly_shrink_stays_the_producers_own() -> None:
 
 
 def test_a_name_that_no_column_has_is_refused() -> None:
-    """The error names it and those there are."""
-    with pytest.raises(Invalid, match=r"'bodies' is no column; there are format, .* body,"):
+    """The error names the wrong column and the valid ones."""
+    with pytest.raises(Invalid, match=r"'bodies' is not a column; expected format, .* body,"):
         columns_of(["tag", "bodies"])
 
 
 def test_damaged_bytes_get_no_new_seal() -> None:
-    """G12: what changed on the way is refused where its checksum would otherwise be made anew."""
+    """G12: bytes that changed in transit are refused where they would otherwise get a new checksum."""
     batch = encode(MESSAGES, now_ms=0)
     damaged = replace(batch, records=batch.records[:-1] + bytes([batch.records[-1] ^ 1]))
-    with pytest.raises(Invalid, match="changed on the way"):
+    with pytest.raises(Invalid, match="changed in transit"):
         projected(damaged, columns_of(["tag"]))

@@ -1,4 +1,4 @@
-"""What is chosen of a queue is the same whether rows of several stored batches travel as one or not."""
+"""The selected messages of a queue are the same whether rows of several stored batches are sent as one or not."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ from ortoo.common.records.view import RecordBatchView, open_batch
 
 
 def stored(batches: Sequence[SealedBatch]) -> list[StoredBatch]:
-    """These batches one behind the other, each stored a second later."""
+    """These batches in a queue, each stored a second after the previous one."""
     made, at = [], 0
     for number, batch in enumerate(batches):
         made.append(StoredBatch(at, 1_000 * number, batch))
@@ -28,7 +28,7 @@ def stored(batches: Sequence[SealedBatch]) -> list[StoredBatch]:
 
 
 def batch(count: int, every: int, *, kind: int = 0, codec: Codec = Codec.NONE, body_bytes: int = 10) -> SealedBatch:
-    """Messages of which one in `every` is wanted; `kind` says which columns beside the tag they have."""
+    """Messages of which one in `every` matches; `kind` defines their columns besides the tag."""
     return encode(
         [
             Message(
@@ -53,7 +53,7 @@ def batch(count: int, every: int, *, kind: int = 0, codec: Codec = Codec.NONE, b
 
 
 def parts_of(held: Sequence[StoredBatch], begin: int = 0, **wishes: object) -> Sequence[ChosenPart]:
-    """What is chosen of these batches."""
+    """The selected parts of these batches."""
     pushdown = Pushdown("rare", **wishes)  # type: ignore[arg-type]
     choice = Choice(pushdown, pushdown.compiled(), begin)
     for one in held:
@@ -62,7 +62,7 @@ def parts_of(held: Sequence[StoredBatch], begin: int = 0, **wishes: object) -> S
 
 
 def rows_of(parts: Sequence[ChosenPart], columns: Sequence[str] = ()) -> list[tuple[int, int, object]]:
-    """Offset, time of storing and message of each row, or of the message these columns."""
+    """Offset, storage time and message of each row, or these columns of the message."""
     found = list[tuple[int, int, object]]()
     for part in parts:
         part.batch.check()
@@ -97,7 +97,7 @@ def column(view: RecordBatchView, name: str, row: int) -> object:
 def test_joined_rows_are_those_that_come_batch_by_batch(
     shapes: list[tuple[int, int, int, bool]], begin: int, missing: int, columns: list[str]
 ) -> None:
-    """B-170: offsets, times of storing and all fields are the same, whichever columns and codecs batches have."""
+    """Offsets, storage times and all fields are the same, for all columns and codecs of batches."""
     held = stored([batch(n, every, kind=k, codec=Codec.LZ4 if small else Codec.NONE) for n, every, k, small in shapes])
     end = held[-1].next_offset if held else 0
     begin, to_offset = min(begin, end), max(end - missing, 1)
@@ -109,7 +109,7 @@ def test_joined_rows_are_those_that_come_batch_by_batch(
 
 
 def test_few_rows_of_many_batches_are_one_batch() -> None:
-    """B-170: a part for each stored batch would cost its readers more than the rows do."""
+    """A part for each stored batch would cost readers more than the rows do."""
     held = stored([batch(200, 100, kind=7) for _ in range(50)])
     (part,) = parts_of(held, joined=True)
     assert (part.batch.count, part.next_offset) == (100, 10_000)
@@ -117,7 +117,7 @@ def test_few_rows_of_many_batches_are_one_batch() -> None:
 
 
 def test_what_would_be_too_large_is_more_than_one_batch() -> None:
-    """No batch that travels is larger than one that is stored may be; `check` in `rows_of` says so."""
+    """No batch that is sent is larger than a stored one may be; `rows_of` calls `check`."""
     held = stored([batch(5, 5, body_bytes=190_000) for _ in range(20)])
     parts = parts_of(held, joined=True)
     assert 1 < len(parts) < 20
@@ -125,7 +125,7 @@ def test_what_would_be_too_large_is_more_than_one_batch() -> None:
 
 
 def test_bodies_that_are_left_out_count_for_how_many_rows_travel_as_one() -> None:
-    """What is put together is cut before columns go: a batch that is too large, or once was, nobody opens."""
+    """A joined batch is cut before its columns are left out, because a batch that was too large cannot be opened."""
     held = stored([batch(5, 5, body_bytes=190_000) for _ in range(40)])
     columns = columns_of(["tag"])
     parts = parts_of(held, joined=True, columns=columns)
@@ -134,7 +134,7 @@ def test_bodies_that_are_left_out_count_for_how_many_rows_travel_as_one() -> Non
 
 
 def test_what_was_found_counts_by_its_bytes() -> None:
-    """One row may have nearly all bytes of its batch: an answer ends when there is enough of them, not of rows."""
+    """One row may have nearly all bytes of its batch: the size of an answer is limited by bytes, not by rows."""
     held = stored([large_row() for _ in range(8)])
     pushdown = Pushdown("rare", joined=True)
     choice = Choice(pushdown, pushdown.compiled(), 0)
@@ -144,13 +144,13 @@ def test_what_was_found_counts_by_its_bytes() -> None:
 
 
 def large_row() -> SealedBatch:
-    """Of 100 messages the only one that is wanted has all but a few bytes."""
+    """The only matching message of 100 has nearly all bytes."""
     messages = [Message(b"x", "often") for _ in range(99)]
     return encode([*messages, Message(b"y" * 500_000, "rare")], now_ms=7, codec=Codec.NONE)
 
 
 def test_of_a_damaged_batch_nothing_is_taken() -> None:
-    """Whoever goes on where the looking ended gets each row once."""
+    """A reader that continues at `next_offset` gets each row once."""
     good, bad = batch(200, 100), SealedBatch(b"\xff" * 40, 0, 200, 10)
     first, second, third = stored([good, bad, good])
     pushdown = Pushdown("rare", joined=True)

@@ -31,7 +31,7 @@ def test_a_whole_batch_passes_with_its_very_bytes() -> None:
     wanted=st.sampled_from(["*", "a", "b||c", "zz"]),
 )
 def test_rows_are_those_that_a_loop_would_choose(tags: list[str], start: int, stop: int | None, wanted: str) -> None:
-    """The rows that are meant are exactly the wanted ones inside the range."""
+    """The selected rows are exactly the matching ones inside the range."""
     count = len(tags)
     start = min(start, count - 1)
     stop = None if stop is None else max(stop, start + 1, 1)

@@ -1,4 +1,4 @@
-"""SQL conditions over properties: which messages they choose, and how wrong ones are refused."""
+"""SQL conditions over properties: the messages that they select, and the errors of wrong ones."""
 
 import weakref
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def test_a_condition_selects_its_rows(expression: str, rows: list[int]) -> None:
 
 
 def test_all_rows_are_said_as_none() -> None:
-    """A batch that matches as a whole goes on untouched."""
+    """A batch whose every message matches is passed on unchanged."""
     assert SqlFilter.compile("1 < 2").select(opened()) is None
 
 
@@ -97,7 +97,7 @@ def test_all_rows_are_said_as_none() -> None:
     ],
 )
 def test_a_wrong_expression_is_refused_with_what_is_wrong(expression: str, said: str) -> None:
-    """The error names the field, the wrong part, and what filters have instead."""
+    """The error names the field, the wrong part, and the valid syntax."""
     with pytest.raises(Invalid) as caught:
         SqlFilter.compile(expression, field="sql_expression")
     assert caught.value.field == "sql_expression"
@@ -106,7 +106,7 @@ def test_a_wrong_expression_is_refused_with_what_is_wrong(expression: str, said:
 
 @pytest.mark.parametrize("several", [all_of, any_of])
 def test_verdicts_of_several_parts_are_never_all_in_memory(several: Callable[[list[Condition], Rows], Verdict]) -> None:
-    """An expression may have hundreds of parts, and each verdict takes two bytes a row."""
+    """An expression may have hundreds of parts, and each verdict takes two bytes per row."""
     made: weakref.WeakValueDictionary[int, NDArray[np.bool_]] = weakref.WeakValueDictionary()
     alive = []
 

@@ -46,12 +46,12 @@ def test_named_tags_select_their_rows(expression: str, rows: list[int]) -> None:
 
 @pytest.mark.parametrize("expression", ["", "  ", "*", " * ", "a || *"])
 def test_everything_selects_all_rows(expression: str) -> None:
-    """No filter is made, so that nobody looks at rows or copies them."""
+    """No filter is made, so that rows are neither examined nor copied."""
     assert compile_filter(expression, "") is None
 
 
 def test_all_rows_wanted_by_name_are_all_rows() -> None:
-    """A batch whose every message matches goes on untouched."""
+    """A batch whose every message matches is passed on unchanged."""
     assert compiled("a||b").select(opened(("a", "b", "a"))) is None
 
 
@@ -64,14 +64,14 @@ def test_a_batch_without_tags_matches_no_named_tag() -> None:
 
 @pytest.mark.parametrize("expression", ["||", " || ||", "a|b", "a\x00", "x" * 20_000])
 def test_a_wrong_expression_is_refused(expression: str) -> None:
-    """An expression that can match nothing is a mistake, and is named as one."""
+    """An expression that can match nothing is refused as invalid."""
     with pytest.raises(Invalid) as caught:
         compile_filter(expression, "", "subscription")
     assert caught.value.field == "subscription.tag_expression"
 
 
 def test_few_matching_rows_become_a_batch_of_their_own() -> None:
-    """A gathered batch holds exactly the matching messages, passes every check, and says where they came from."""
+    """A gathered batch holds exactly the matching messages, passes every check, and has their row numbers."""
     messages = [
         Message(
             b"body-%d" % row * (row + 1),
@@ -107,7 +107,7 @@ def test_many_matching_rows_leave_the_batch_alone() -> None:
 
 
 def test_small_texts_and_large_bodies_gather_alike() -> None:
-    """Both ways of copying give the bytes that encoding the rows afresh gives."""
+    """Both ways of copying give the same bytes as encoding the rows."""
     for size in (1, 20, 47, 48, 300):
         messages = [Message(bytes([row + 1]) * (size + row % 2), f"t{row % 7}") for row in range(100)]
         batch = check(encode(messages, now_ms=1))

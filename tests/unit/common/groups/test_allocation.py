@@ -1,4 +1,4 @@
-"""Sharing out queues: each strategy, its vectors and its edges."""
+"""Assignment of queues: each strategy, its test vectors and its edge cases."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from ortoo.common.groups.allocation import AllocationStrategy, allocate, md5_pos
 
 
 class Place(NamedTuple):
-    """A queue as the functions want it."""
+    """A queue for the functions."""
 
     topic: str
     enode: str
@@ -42,7 +42,7 @@ def ids(shares: dict[str, list[Place]]) -> list[list[int]]:
 def test_averagely_gives_blocks_and_the_rest_to_the_first(
     queue_count: int, member_count: int, expected: list[list[int]]
 ) -> None:
-    """E-120, E-121: contiguous blocks by sorted id; with more members than queues the last ones are idle."""
+    """Contiguous blocks by sorted id; with more group members than queues the last ones are idle (E-120, E-121)."""
     assert ids(share(queues(queue_count), members(member_count))) == expected
 
 
@@ -59,7 +59,7 @@ def test_consistent_hash_has_the_known_vector() -> None:
 
 
 def test_a_newcomer_takes_queues_and_no_others_move() -> None:
-    """E-123: with each further member, a queue stays where it was or goes to the newcomer."""
+    """E-123: with each further group member, a queue stays where it was or goes to the new one."""
     owners = []
     for count in range(1, 12):
         shares = share(queues(64), members(count), AllocationStrategy.CONSISTENT_HASH)
@@ -70,7 +70,7 @@ def test_a_newcomer_takes_queues_and_no_others_move() -> None:
 
 
 def test_the_ring_may_be_shaped() -> None:
-    """E-123: no virtual nodes leave everybody without queues, a negative number is refused, the hash may be another."""
+    """E-123: without virtual nodes no queue is assigned, a negative number is refused, the hash can be replaced."""
     strategy = AllocationStrategy.CONSISTENT_HASH
     assert ids(share(queues(3), members(2), strategy, virtual_nodes=0)) == [[], []]
     with pytest.raises(Invalid, match="-1 virtual nodes"):
@@ -81,7 +81,7 @@ def test_the_ring_may_be_shaped() -> None:
 
 
 def test_config_gives_what_was_named() -> None:
-    """E-124: each member has its list whatever the others have; a queue two members name has one owner."""
+    """Each group member gets its own list; a queue that two group members name has one owner (E-124)."""
     named = {"CID-0": queues(8)[5:7], "CID-1": [*queues(8)[6:8], Place("other", "x", 0)]}
     shares = share(queues(8), members(3), AllocationStrategy.CONFIG, configured=named)
     assert shares["CID-0"] == queues(8)[5:7]
@@ -90,7 +90,7 @@ def test_config_gives_what_was_named() -> None:
 
 
 def test_machine_room_shares_the_listed_rooms_alone() -> None:
-    """E-124: five queues of a room for two members are 0,1 and 4, then 2,3; queues elsewhere are nobody's."""
+    """Five queues of a zone for two group members are 0,1,4 and 2,3; queues elsewhere have no owner (E-124)."""
     everything = queues(5, "a@e") + queues(4, "b@e") + queues(4, "plain") + queues(2, "@odd")
     shares = share(everything, members(2), AllocationStrategy.MACHINE_ROOM, rooms=["a", ""])
     assert ids(shares) == [[0, 1, 4], [2, 3]]
@@ -98,7 +98,7 @@ def test_machine_room_shares_the_listed_rooms_alone() -> None:
 
 
 def test_a_room_is_served_by_its_own_members_as_long_as_it_has_any() -> None:
-    """E-124: foreign queues only when their room has no member; those are shared by all."""
+    """Queues of another zone are assigned only when it has no group member, and then to all (E-124)."""
     everything = queues(4, "a@e") + queues(4, "b@e") + queues(3, "c@e")
     rooms = {"CID-0": "a", "CID-1": "b", "CID-2": "b"}
     shares = share(everything, members(3), AllocationStrategy.ROOM_NEARBY, member_rooms=rooms)
@@ -112,7 +112,7 @@ def test_a_room_is_served_by_its_own_members_as_long_as_it_has_any() -> None:
 
 
 def test_rooms_must_be_named() -> None:
-    """E-124: a member or an enode without a room is refused by name, and so is a strategy that no room can use."""
+    """E-124: a group member or an enode without a zone is refused by name, and so is a strategy unfit for zones."""
     strategy = AllocationStrategy.ROOM_NEARBY
     with pytest.raises(Invalid, match="'CID-1'"):
         share(queues(2, "a@e"), members(2), strategy, member_rooms={"CID-0": "a"})
@@ -124,9 +124,9 @@ def test_rooms_must_be_named() -> None:
 
 @pytest.mark.parametrize("strategy", list(AllocationStrategy))
 def test_wrong_inputs_are_refused_and_strangers_get_nothing(strategy: AllocationStrategy) -> None:
-    """Every strategy: no member, no queue and no id are errors; a member that is not in the list has no queues."""
+    """No group member, no queue and no id are errors; a group member that is not in the list has no queues."""
     more = {"member_rooms": {"CID-0": "a", "CID-1": "a"}}
-    with pytest.raises(Invalid, match="no member"):
+    with pytest.raises(Invalid, match="no group member"):
         allocate(queues(2, "a@e"), [], "CID-0", strategy, **more)
     with pytest.raises(Invalid, match="no queue"):
         allocate([], members(2), "CID-0", strategy, **more)
@@ -139,7 +139,7 @@ def test_wrong_inputs_are_refused_and_strangers_get_nothing(strategy: Allocation
     "strategy", [AllocationStrategy.AVERAGELY, AllocationStrategy.CIRCLE, AllocationStrategy.CONSISTENT_HASH]
 )
 def test_every_queue_has_one_owner_in_whatever_order_inputs_come(strategy: AllocationStrategy) -> None:
-    """E-125: for all numbers of queues and members the shares are complete and disjoint, and sorted alike."""
+    """E-125: for all numbers of queues and group members assignments are complete, disjoint and sorted alike."""
     for queue_count in range(1, 20):
         for member_count in range(1, 12):
             shares = share(queues(queue_count), members(member_count), strategy)

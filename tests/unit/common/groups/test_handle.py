@@ -1,4 +1,4 @@
-"""Handles name what they were made for, and nothing else; nobody but the cluster makes them."""
+"""Handles name only the object they were made for, and only the cluster can make them."""
 
 import base64
 import contextlib
@@ -20,13 +20,13 @@ OTHER = HandleKey(8, bytes(32), 5_000)
 
 
 class Times:
-    """What time it is."""
+    """The current time."""
 
     now_ms = 1_000_000
 
 
 def seals_of(*keys: HandleKey, unsigned_until_ms: int = 0, times: Times | None = None) -> HandleSeals:
-    """Seals by some keys."""
+    """Seals with some keys."""
     at = times or Times()
     seals = HandleSeals(lambda: at.now_ms)
     seals.use(HandleKeys(keys, unsigned_until_ms))
@@ -42,7 +42,7 @@ def read(text: str, seals: HandleSeals | None = SEALS) -> Handle:
 
 
 def test_handles_are_as_they_ever_were() -> None:
-    """B-063: pinned, for handles outlive upgrades: the sealed form, the one of a batch, and the old one."""
+    """Handles outlive upgrades, so that their forms are pinned: the sealed one, the one of a batch, and the old one."""
     batch = DelayedBatch("enode-0", HANDLE.topic_id, 3, 40, 5)
     assert [HANDLE.text(SEALS), HANDLE.text(PLAIN), HANDLE.text_of_batch(batch, batch.seal(SEALS))] == [
         "AgEQMlR2mLrc_gMAAAAqAAAAAAAAAABo5c-LAQAAZW5vZGUtMAcAAABlL03yW_4nVJyrBYHM-rrW",
@@ -54,7 +54,7 @@ def test_handles_are_as_they_ever_were() -> None:
 
 @pytest.mark.parametrize("seals", [SEALS, PLAIN])
 def test_a_handle_has_one_spelling(seals: HandleSeals) -> None:
-    """Any other last sign is refused, also one that stands for the same bytes in base64, and so is padding."""
+    """Any other last character is refused, also one with the same bytes in base64, and so is padding."""
     text = HANDLE.text(seals)
     signs = [*string.ascii_letters, *string.digits, "-", "_", "=", "=="]
     for changed in [text[:-1] + sign for sign in signs if sign != text[-1]] + [text + "="]:
@@ -73,7 +73,7 @@ def test_a_handle_is_read_back(seals: HandleSeals) -> None:
 @pytest.mark.parametrize("seals", [SEALS, PLAIN])
 @given(at=st.integers(0, 127), sign=st.characters(codec="utf-8"))
 def test_a_changed_handle_is_refused(seals: HandleSeals, at: int, sign: str) -> None:
-    """B-063: one wrong character is noticed."""
+    """One wrong character is detected."""
     text = HANDLE.text(seals)
     at %= len(text)
     changed = text[:at] + sign + text[at + 1 :]
@@ -83,7 +83,7 @@ def test_a_changed_handle_is_refused(seals: HandleSeals, at: int, sign: str) -> 
 
 
 def test_nobody_without_a_key_makes_a_handle() -> None:
-    """B-063: neither by another key, nor without one, nor from a handle of another kind."""
+    """Neither another key, nor no key, nor a handle of another kind gives a valid handle."""
     for seals in (PLAIN, seals_of(replace(KEY, secret=b"x" * 32)), seals_of(OTHER)):
         with pytest.raises(Invalid, match="recall_handle"):
             read(HANDLE.text(seals))
@@ -100,7 +100,7 @@ def test_a_handle_of_another_kind_is_refused() -> None:
 
 
 def test_the_seal_of_a_batch_is_good_for_its_messages_alone() -> None:
-    """B-063: a producer makes the handles of what it sent, not that of a neighbour."""
+    """A producer can make the handles of its own messages, not of others."""
     batch = DelayedBatch("enode-0", HANDLE.topic_id, 3, 40, 5)
     seal = batch.seal(SEALS)
     for number in range(40, 45):
@@ -120,7 +120,7 @@ def test_the_seal_of_a_batch_is_good_for_its_messages_alone() -> None:
 
 
 def test_keys_change_and_old_handles_stay_good() -> None:
-    """A new key seals when all have heard of it; what an older one sealed is good for as long as that is kept."""
+    """A new key is used when all snodes have it; handles of an older key are valid while that key is kept."""
     times = Times()
     times.now_ms = OTHER.created_at_ms
     seals = seals_of(KEY, OTHER, times=times)
@@ -134,7 +134,7 @@ def test_keys_change_and_old_handles_stay_good() -> None:
 
 
 def test_handles_from_before_an_upgrade_are_good_for_a_while() -> None:
-    """B-063: until the time that the name server says, and not a moment longer."""
+    """Handles without a seal are accepted exactly until the name server's time."""
     times = Times()
     seals = seals_of(KEY, unsigned_until_ms=times.now_ms + 1, times=times)
     assert read(HANDLE.text(PLAIN), seals) == HANDLE
@@ -144,7 +144,7 @@ def test_handles_from_before_an_upgrade_are_good_for_a_while() -> None:
 
 
 def test_a_newer_version_says_what_to_do() -> None:
-    """A handle that only newer processes make is not taken for a wrong one."""
+    """A handle of a newer version is Unsupported, not Invalid."""
     with pytest.raises(Unsupported, match="version 4"):
         read(base64.urlsafe_b64encode(b"\x04" + bytes(40)).decode().rstrip("="))
     with pytest.raises(Invalid, match="no handle of a delayed message"):

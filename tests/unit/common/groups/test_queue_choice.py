@@ -6,7 +6,7 @@ from ortoo.common.groups.queue_choice import queue_of_group
 
 
 def test_a_message_group_stays_on_its_queue() -> None:
-    """The choice is pinned: another function would send a group's later messages past its earlier ones."""
+    """The choice is pinned, because another function would let a group's later messages overtake earlier ones."""
     assert [queue_of_group(f"order-{n}", range(8)) for n in range(8)] == [7, 4, 0, 3, 0, 3, 7, 4]
 
 
@@ -20,6 +20,6 @@ def test_message_groups_spread_over_all_queues() -> None:
 
 
 def test_a_topic_without_queues_has_none_for_a_group() -> None:
-    """No queue is named by an error, not by a division by zero."""
+    """No queues are a named error, not a division by zero."""
     with pytest.raises(ValueError, match="without write queues"):
         queue_of_group("g", [])

@@ -8,7 +8,7 @@ from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 
 
 def test_the_classic_back_off_is_that_of_the_levels_from_the_third_on() -> None:
-    """E-170: 10 s, 30 s, 1 min, … 2 h; the last one for ever."""
+    """E-170: 10 s, 30 s, 1 min, … 2 h, and the last one repeats."""
     rule = FailureRule(delays_ms=RetryPolicy().delays_ms)
     assert [rule.delay_ms(attempt) for attempt in (1, 2, 3, 16, 17, 99)] == [
         10_000, 30_000, 60_000, 7_200_000, 7_200_000, 7_200_000,
@@ -16,7 +16,7 @@ def test_the_classic_back_off_is_that_of_the_levels_from_the_third_on() -> None:
 
 
 def test_an_exponential_back_off_grows_up_to_its_longest() -> None:
-    """Doubling, and never longer than said."""
+    """Delays double up to the longest one."""
     assert RetryPolicy.read("exponential:100:1000").delays_ms == (100, 200, 400, 800, 1000)
     assert RetryPolicy.read("exponential:100:100").delays_ms == (100,)
 
@@ -40,7 +40,7 @@ def test_a_wrong_back_off_is_refused(wrong: tuple[int, int, float]) -> None:
     ],
 )
 def test_a_back_off_is_read_and_written_as_text(typed: str, kept: str, first_ms: tuple[int, int]) -> None:
-    """What people type, what is kept, and what comes of it."""
+    """A typed text, the stored text, and the delays."""
     policy = RetryPolicy.read(typed)
     assert policy.text() == kept
     assert RetryPolicy.read(kept) == policy
@@ -49,6 +49,6 @@ def test_a_back_off_is_read_and_written_as_text(typed: str, kept: str, first_ms:
 
 @pytest.mark.parametrize("wrong", ["", "classic:1", "exponential:1s", "exponential:2s:1s", "list:", "list:1d", "slow"])
 def test_a_text_that_is_no_back_off_is_refused(wrong: str) -> None:
-    """With what may be said instead."""
+    """The error contains the valid forms."""
     with pytest.raises(Invalid, match="retry"):
         RetryPolicy.read(wrong)

@@ -41,7 +41,7 @@ def hollow(message: Any, holders: list[Any]) -> Bulky:
 
 @given(SIZES)
 def test_what_is_written_is_what_a_generated_class_reads(size: int) -> None:
-    """Whichever way a message takes, protobuf's own decoder sees the same one, nested once or twice."""
+    """Protobuf's own decoder reads the same message in every case, nested once or twice."""
     whole, parts = append(b"r" * size), append(b"r" * size)
     assert enode_pb2.AppendRequest.FromString(APPEND.write(hollow(parts, [parts.batch]))) == whole
     delivery = consumer_pb2.Delivery(first_offset=4, batch=whole.batch, rows=b"1234")
@@ -52,7 +52,7 @@ def test_what_is_written_is_what_a_generated_class_reads(size: int) -> None:
 
 @given(st.lists(SIZES, min_size=1, max_size=4))
 def test_a_field_may_be_given_in_pieces_and_shown_instead_of_copied(sizes: list[int]) -> None:
-    """Pieces are one field for who reads it; a view shows the bytes of the message that came."""
+    """A reader gets pieces as one field; a view shows the bytes of the received message."""
     pieces = [bytes([65 + at]) * size for at, size in enumerate(sizes)]
     whole, empty = append(b"".join(pieces)), append(b"")
     data = APPEND.write(Bulky(empty, pieces))
@@ -78,7 +78,7 @@ def test_repeated_messages_keep_their_order(sizes: list[int]) -> None:
 
 @given(SIZES)
 def test_what_any_encoder_writes_is_read(size: int) -> None:
-    """In one piece, as everybody writes it, or in two; the other fields are all there."""
+    """The message comes in one piece, as usual, or in two; all other fields are present."""
     whole = append(b"r" * size)
     for data in (whole.SerializeToString(), written_in_two(size)):
         message, (records,) = APPEND.read(data)
@@ -104,7 +104,7 @@ def test_messages_without_the_field_pass() -> None:
 
 @pytest.mark.parametrize("cut", [1, 5, 1000, BULK_BYTES_MIN])
 def test_cut_bytes_are_a_decode_error(cut: int) -> None:
-    """As they are for a generated class."""
+    """The result is that of a generated class."""
     data = append(b"r" * (2 * BULK_BYTES_MIN)).SerializeToString()
     with pytest.raises(DecodeError):
         APPEND.read(data[:-cut])
@@ -112,7 +112,7 @@ def test_cut_bytes_are_a_decode_error(cut: int) -> None:
 
 @given(st.binary(max_size=40))
 def test_no_bytes_make_it_fail_otherwise(noise: bytes) -> None:
-    """Garbage is a decode error or a message, before or behind large fields."""
+    """Garbage is a decode error or a message, before or after large fields."""
     for data in (noise + append(b"r" * BULK_BYTES_MIN).SerializeToString(), noise * (1 + BULK_BYTES_MIN)):
         try:
             APPEND.read(data)

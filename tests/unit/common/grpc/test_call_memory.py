@@ -1,4 +1,4 @@
-"""What calls cost, over real connections: a peer that reads nothing is rid of, and costs nothing from then on."""
+"""The memory of calls, over real connections: a peer that reads nothing is disconnected, and its memory freed."""
 
 import asyncio
 import contextlib
@@ -23,12 +23,12 @@ LARGE = bytes(4 << 20)
 
 
 async def large_answer(request: bytes, context: Any) -> bytes:
-    """What nobody asked for so large."""
+    """A large answer."""
     return ANSWER
 
 
 def server_of(budget: MemoryBudget, answers: Any, answer: Any = large_answer) -> GrpcServer:
-    """A server of one method in both directions, and one of one answer."""
+    """A server with a bidirectional method, and a unary one."""
     handlers = {
         "Many": grpc.stream_stream_rpc_method_handler(answers, bytes, bytes),
         "One": grpc.unary_unary_rpc_method_handler(answer, bytes, bytes),
@@ -48,13 +48,13 @@ async def connected(server: GrpcServer) -> AsyncIterator[grpc.aio.Channel]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what another task brings about."""
+    """Wait for a condition that another task fulfils."""
     while not condition():
         await SystemClock().sleep(0.01)
 
 
 async def test_a_peer_that_reads_nothing_is_ended_and_its_answers_are_let_go() -> None:
-    """B-083: the handler waits in a write that never ends; the end of the connection ends it, and others go on."""
+    """The handler waits in a write that never ends; closing the connection ends it, and others continue."""
     budget, opened, over = MemoryBudget(1 << 30), asyncio.Queue[MemoryShare](), asyncio.Event()
 
     async def answers(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
@@ -90,7 +90,7 @@ async def test_a_peer_that_reads_nothing_is_ended_and_its_answers_are_let_go() -
 
 
 async def test_a_single_answer_that_nobody_takes_counts_until_its_peer_is_gone() -> None:
-    """B-083: the handler has long returned, and gRPC still keeps what it answered."""
+    """The handler has long returned, and gRPC still keeps its answers."""
     budget = MemoryBudget(1 << 30)
     async with asyncio.timeout(30), server_of(budget, None) as server:
         async with connected(server) as channel:
@@ -101,11 +101,11 @@ async def test_a_single_answer_that_nobody_takes_counts_until_its_peer_is_gone()
 
 
 async def test_a_call_that_does_not_fit_is_refused() -> None:
-    """B-083: even a call costs something, and a refusal says how much."""
+    """Each call uses memory, and a refusal contains its size."""
     budget = MemoryBudget(1)
     async with asyncio.timeout(30), server_of(budget, None) as server, connected(server) as channel:
         one: Any = channel.unary_unary("/ortoo.v1.Test/One")
-        with pytest.raises(grpc.aio.AioRpcError, match=f"{CALL_BYTES} bytes more are asked for by One") as refused:
+        with pytest.raises(grpc.aio.AioRpcError, match=f"{CALL_BYTES} more bytes were requested by One") as refused:
             await one(b"")
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert budget.refused == {"One": 1}
@@ -114,7 +114,7 @@ async def test_a_call_that_does_not_fit_is_refused() -> None:
 
 
 async def test_what_a_request_brings_counts_while_it_is_served() -> None:
-    """G17: large requests that wait for somebody else fill the budget, and the next one is told to slow down."""
+    """G17: large requests that wait for another process fill the budget, and the next one is Overloaded."""
     budget = MemoryBudget((CALL_BYTES + REQUEST_COPIES * len(LARGE)) * RESIDENT_PERCENT * 9 // 500)
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -137,7 +137,7 @@ async def test_what_a_request_brings_counts_while_it_is_served() -> None:
 
 
 async def test_the_largest_request_passes_also_where_little_memory_is() -> None:
-    """One that is refused whatever the others do would be sent again for ever."""
+    """Otherwise the largest request would be refused and retried for ever."""
     budget = MemoryBudget(64 << 20)
     assert budget.bytes_max < REQUEST_COPIES * len(LARGE)
 

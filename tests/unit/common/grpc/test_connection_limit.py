@@ -119,7 +119,7 @@ async def test_connections_beyond_the_limit_are_closed_and_the_others_go_on(monk
         assert open_descriptors() <= before + 60 + MOST  # both ends are in this process
         assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
         found = await found_at(server, f"port {port_of(server.address)} had {MOST} connections of {MOST}")
-        assert found.name == "connections used up"
+        assert found.name == "connection limit reached"
         assert str(Descriptors.of_process().limit) in found.seen
         calling = health_pb2_grpc.HealthStub(late).Check(CHECK, wait_for_ready=True)
         assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING

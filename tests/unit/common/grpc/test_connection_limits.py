@@ -1,4 +1,4 @@
-"""Which connections a server ends: those of an address with too many, of peers that reset streams, and the heaviest."""
+"""Connections that a server closes: of an address with too many, of peers that reset streams, and the heaviest."""
 
 import pytest
 
@@ -33,19 +33,19 @@ def connection(host: str, port: int, silent_ms: int = 0, received_bytes: int = 0
     ],
 )
 def test_memory_and_descriptors_limit_connections(descriptors_max: int, memory_bytes: int, total: int) -> None:
-    """The smaller of both; an address has half of it. Little memory allows CONNECTIONS_MIN, few descriptors fewer."""
+    """The smaller of both; an address has half. Little memory still allows CONNECTIONS_MIN; few descriptors do not."""
     assert ConnectionLimits.chosen(0, 0, memory_bytes, descriptors_max) == ConnectionLimits(total, total // 2)
     assert ConnectionLimits.chosen(7, 0, memory_bytes, descriptors_max) == ConnectionLimits(7, 3)
     assert ConnectionLimits.chosen(7, 7, memory_bytes, descriptors_max) == ConnectionLimits(7, 7)
 
 
 def test_an_operator_cannot_choose_more_connections_than_there_are_descriptors() -> None:
-    """A higher choice is cut, and an address has half of what is left."""
+    """A higher value is reduced, and an address has half of the result."""
     assert ConnectionLimits.chosen(10_000, 0, 1 << 40, 512) == ConnectionLimits(512, 256)
 
 
 def test_of_an_address_with_too_many_those_silent_longest_go() -> None:
-    """Other addresses are left alone."""
+    """Other addresses are not affected."""
     many = [connection("10.0.0.1", port, silent_ms=port * 10) for port in range(1, 6)]
     few = [connection("10.0.0.2", port, silent_ms=9_999) for port in range(1, 4)]
     surplus = ConnectionLimits(100, 3).surplus([*few, *many])
@@ -53,7 +53,7 @@ def test_of_an_address_with_too_many_those_silent_longest_go() -> None:
 
 
 def test_a_peer_that_resets_streams_without_requests_is_found() -> None:
-    """Also when it does so in bursts; one that does so seldom, or once, is not."""
+    """A peer with repeated bursts is closed too; one with rare bursts, or a single one, is not."""
     rates = ResetRates()
     assert not rates.is_beyond(PEER, Resets(0, 0), 0.0)
     assert not rates.is_beyond(PEER, Resets(EMPTY_RESETS_TOGETHER_MAX, 0), 1.0)
@@ -65,7 +65,7 @@ def test_a_peer_that_resets_streams_without_requests_is_found() -> None:
 
 
 def test_a_client_whose_calls_time_out_is_left_alone() -> None:
-    """A thousand a second for as long as it lasts, and ten thousand at once."""
+    """A thousand per second for any time, and ten thousand at once, are permitted."""
     rates = ResetRates()
     for second in range(100):
         assert not rates.is_beyond(PEER, Resets(1_000 * second, 1_000 * second), float(second))
@@ -79,7 +79,7 @@ def test_a_client_whose_calls_time_out_is_left_alone() -> None:
 
 
 def test_the_heaviest_connections_of_late_are_ended() -> None:
-    """What a connection sent long ago does not count, and one is ended at least."""
+    """Bytes that a connection sent long ago do not count, and at least one is closed."""
     old = connection("10.0.0.1", 1, received_bytes=1_000_000)
     new = [connection("10.0.0.2", port, received_bytes=100) for port in range(1, 9)]
     chosen = heaviest([old, *new], {old.peer: 999_900})

@@ -1,4 +1,4 @@
-"""Plain values and messages: what is called the same on both sides goes across by itself."""
+"""Plain values and messages: fields of the same name are converted automatically."""
 
 import enum
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ PLACES = st.lists(st.builds(Place, TEXTS, NUMBERS, NUMBERS), max_size=3).map(tup
 
 @given(st.builds(Topic, TEXTS, st.integers(0, (1 << 64) - 1), st.sampled_from(Access), PLACES, st.integers(0, 6)))
 def test_what_was_written_is_read_again(topic: Topic) -> None:
-    """Numbers, texts, enums and values inside a value survive the way to a message and back."""
+    """Numbers, texts, enums and nested values survive a conversion to a message and back."""
     message = write(topic_pb2.Topic, topic)
     assert message.topic_id == topic.topic_id
     assert [place.enode for place in message.placements] == [place.enode for place in topic.placements]
@@ -64,17 +64,17 @@ def test_what_was_written_is_read_again(topic: Topic) -> None:
 
 
 def test_an_unknown_number_of_an_enum_is_refused_with_its_path() -> None:
-    """The error says which field it was, inside of which, and what would have been known."""
+    """The error contains the path of the field and the valid values."""
     message = topic_pb2.Topic(name="t", permission=topic_pb2.PERMISSION_NONE)
-    with pytest.raises(Invalid, match=r"topic\.permission: 4 is no permission; give one of .*PERMISSION_READ_ONLY"):
+    with pytest.raises(Invalid, match=r"topic\.permission. 4 is not a valid permission; give one of .*_READ_ONLY"):
         read(Topic, message, "topic")
     retry = topic_pb2.Group(retry=topic_pb2.RetryPolicy(kind=9))  # type: ignore[arg-type]
-    with pytest.raises(Invalid, match=r"group\.retry\.kind: 9 is no retry kind"):
+    with pytest.raises(Invalid, match=r"group\.retry\.kind: 9 is not a valid retry kind"):
         read(Group, retry, "group")
 
 
 def test_what_a_message_leaves_out_is_the_default() -> None:
-    """A field that knows of being left out gives the default; one that may be None gives None; others their zero."""
+    """An absent field with presence gives the default. An argument that may be None is None, others are zero."""
     assert read(Group, topic_pb2.Group(name="g")) == Group("g", 0, None)
     said = topic_pb2.Group(name="g", attempts_max=3, broadcast_enabled=False, retry=topic_pb2.RetryPolicy())
     assert read(Group, said) == Group("g", 0, 3, broadcast_enabled=False, retry=RetryPolicy())
@@ -89,13 +89,13 @@ def test_what_is_given_is_used_as_it_is() -> None:
 
 
 def test_an_argument_that_nobody_gives_is_an_error() -> None:
-    """A value that needs what its message does not have is not made up."""
+    """A required argument that the message lacks is an error."""
     with pytest.raises(TypeError, match="topic_id"):
         read(Topic, topic_pb2.Snode(name="s"), permission=Access.READ_ONLY, placements=())
 
 
 def test_classes_with_a_constructor_of_their_own() -> None:
-    """Messages of applications go across with their properties, and what they do not have stays None."""
+    """Messages of applications keep their properties, and absent fields stay None."""
     message = Message(b"body", "tag", ("a", "b"), properties={"x": "y"}, priority=0)
     assert read(Message, write(record_pb2.Message, message)) == message
     assert read(Message, record_pb2.Message(body=b"x")) == Message(b"x")

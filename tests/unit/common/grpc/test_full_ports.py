@@ -45,6 +45,6 @@ def test_the_finding_stays_for_a_while() -> None:
     assert list(ports.findings(0.0)) == []
     ports.note(FullPort(4711, 10.0, 18, 3))
     (found,) = ports.findings(10.0 + FOUND_S)
-    assert found.name == "connections used up"
+    assert found.name == "connection limit reached"
     assert "port 4711 had 18 connections of 20" in found.seen
     assert list(ports.findings(10.1 + FOUND_S)) == []

@@ -1,4 +1,4 @@
-"""A server says when it is ready, translates errors, and drains before it stops."""
+"""A server reports when it is ready, translates errors, and drains before it stops."""
 
 import asyncio
 import gc
@@ -51,7 +51,7 @@ def server_of(
 
 
 async def test_errors_arrive_as_they_were_raised() -> None:
-    """The client raises the kind, words and field that the handler raised; a defect becomes Internal."""
+    """The client raises the handler's error with its kind, message and field; a defect becomes Internal."""
     async with server_of(Names()) as server, Channels() as channels:
         stub = namesrv_pb2_grpc.NameServiceStub(channels.to(server.address))
         with pytest.raises(NotFound, match="create it") as caught, rpc_errors("name server"):
@@ -64,7 +64,7 @@ async def test_errors_arrive_as_they_were_raised() -> None:
 
 
 async def test_a_refused_call_leaves_nothing_to_the_garbage_collector() -> None:
-    """Else a flood of refused calls makes the collector stop a process with many sessions, a tenth of a second each."""
+    """Otherwise refused calls would make the collector stop a process with many sessions for 0.1 s at a time."""
     names = Names()
     server = GrpcServer(
         "127.0.0.1:0",
@@ -81,7 +81,7 @@ async def test_a_refused_call_leaves_nothing_to_the_garbage_collector() -> None:
                 for call in (stub.GetTopic(namesrv_pb2.GetTopicRequest(name="t")), malformed(b"\xff")):
                     with pytest.raises(grpc.aio.AioRpcError):
                         await call
-            assert gc.collect() <= 8 * 100  # gRPC itself leaves 5 objects a call
+            assert gc.collect() <= 8 * 100  # gRPC itself leaves 5 objects per call
         finally:
             gc.enable()
 
@@ -114,7 +114,7 @@ async def test_ready_is_told_by_the_health_service() -> None:
 
 
 async def test_those_who_watch_health_do_not_hold_up_a_stop() -> None:
-    """A watcher hears NOT_SERVING and its stream ends, long before the grace is over."""
+    """A watcher gets NOT_SERVING and its stream ends, long before the grace period ends."""
     async with Channels() as channels, asyncio.timeout(10):
         async with server_of(Names(), grace_s=60) as server:
             watch = health_pb2_grpc.HealthStub(channels.to(server.address)).Watch(health_pb2.HealthCheckRequest())
@@ -132,7 +132,7 @@ async def test_taken_port_is_a_named_conflict() -> None:
 
 
 async def test_long_streams_end_well_at_the_stop() -> None:
-    """A stream that watches `draining` sends its last word before the server closes."""
+    """A stream that watches `draining` sends its last answer before the server closes."""
     names = Names()
     async with Channels() as channels:
         async with server_of(names) as server:
@@ -144,12 +144,12 @@ async def test_long_streams_end_well_at_the_stop() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_told_why", "error", "said"), [(False, Unavailable, "make it again"), (True, Forbidden, "the right is gone")]
+    ("is_told_why", "error", "said"), [(False, Unavailable, "retry it"), (True, Forbidden, "the right is gone")]
 )
 async def test_who_does_not_read_hears_of_the_end_of_its_call_as_it_reads_on(
     is_told_why: bool, error: type[OrtooError], said: str
 ) -> None:
-    """A handler that is cancelled while gRPC still waits to write its answer says nothing itself."""
+    """A call whose handler is cancelled during a write still gets a status."""
     writing = asyncio.Event()
     small = namesrv_pb2.WatchRoutesResponse(version=1)
     large = namesrv_pb2.WatchRoutesResponse(deleted_topics=["t" * 2_000_000])

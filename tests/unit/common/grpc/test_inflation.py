@@ -1,4 +1,4 @@
-"""Requests that gRPC compressed are inflated by the server, within the limit of a message; no others are."""
+"""Requests that gRPC compressed are decompressed by the server, within the limit of a message; no others are."""
 
 import gzip
 import zlib
@@ -20,7 +20,7 @@ DATA = b"\x0a\x03abc" * 1_000
 @pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
 @pytest.mark.parametrize("level", [0, 1, 6, 9])
 def test_compressed_requests_come_back(compress: object, level: int) -> None:
-    """Of both ways that gRPC knows, at every level."""
+    """For both of gRPC's algorithms, at every level."""
     assert callable(compress)
     assert inflated(compress(DATA, level)) == DATA
     assert inflated(DATA) is DATA
@@ -36,14 +36,14 @@ def test_compressed_requests_come_back(compress: object, level: int) -> None:
     ids=["too large", "truncated", "damaged"],
 )
 def test_what_is_damaged_or_too_large_is_refused(data: bytes, said: str) -> None:
-    """A bomb is inflated no further than a message may be long."""
+    """A compression bomb is decompressed only up to the limit of a message."""
     with pytest.raises(Invalid, match=said):
         inflated(data)
     assert len(inflated(gzip.compress(bytes(MESSAGE_BYTES_MAX)))) == MESSAGE_BYTES_MAX
 
 
 def test_no_request_begins_as_compressed_data_do() -> None:
-    """The first byte of a request is the key of a field: no request has one that is taken for gzip or zlib."""
+    """The first byte of a request is the key of a field, and no request's first byte looks like gzip or zlib."""
     numbers_as_key = {first[0] >> 3 for first in WINDOWS if first[0] & 7 == 0}
     for method in METHODS:
         plain = [field for field in method.input_type.fields if field.message_type is None]
@@ -56,7 +56,7 @@ def test_no_request_begins_as_compressed_data_do() -> None:
 
 
 class Names(namesrv_pb2_grpc.NameServiceServicer):
-    """Says how long the name was."""
+    """Answers with the length of the name."""
 
     async def GetTopic(self, request: namesrv_pb2.GetTopicRequest, context: object) -> namesrv_pb2.GetTopicResponse:
         return namesrv_pb2.GetTopicResponse(topic={"name": str(len(request.name))})  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ class Names(namesrv_pb2_grpc.NameServiceServicer):
 
 @pytest.mark.parametrize("compression", list(grpc.Compression))
 async def test_clients_may_compress(compression: grpc.Compression) -> None:
-    """By any way that gRPC has; nothing else changes for the handler."""
+    """The test works with all of gRPC's algorithms; nothing else changes for the handler."""
     services = [
         ("ortoo.v1.NameService", lambda server: namesrv_pb2_grpc.add_NameServiceServicer_to_server(Names(), server))
     ]

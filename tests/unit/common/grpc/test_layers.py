@@ -1,4 +1,4 @@
-"""What stands around calls: entered in order, left in reverse, in every form of call; without a server."""
+"""Layers are entered in order and left in reverse, for every kind of call; tested without a server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -15,7 +15,7 @@ PATH = "/ortoo.v1.Test/Call"
 
 
 class Noting(Layer):
-    """Notes what it sees; it can refuse, wait, and make an answer of an error."""
+    """Records its calls; it can refuse, wait, and turn an error into an answer."""
 
     def __init__(self, name: str, noted: list[str], *, refuses: bool = False, waits: bool = False, heals: str = ""):
         self.name, self.noted, self.refuses, self.waits, self.heals = name, noted, refuses, waits, heals
@@ -50,7 +50,7 @@ class Elsewhere(Noting):
 
 
 def written(answer: Any) -> Any:
-    """Texts stay, so that a test reads what became of them."""
+    """Texts are not encoded, so that a test can read the results."""
     return answer
 
 
@@ -90,7 +90,7 @@ def served(handle: Any, *layers: Layer) -> Any:
 
 @pytest.mark.parametrize("waits", [False, True])
 async def test_layers_are_entered_in_order_and_left_in_reverse(waits: bool) -> None:
-    """Each makes of the answer what the next one outwards sees; another service's layer sees nothing."""
+    """Each changes the answer for the next outer layer; another service's layer is not called."""
     noted: list[str] = []
     layers = [Noting("a", noted, waits=waits), Elsewhere("x", noted), Noting("b", noted, waits=waits)]
     assert await served(one, *layers, Encoding(), Decoding())(b"", None) == "answerba"
@@ -108,7 +108,7 @@ async def test_who_refuses_is_not_left_and_those_before_it_hear_why() -> None:
 
 @pytest.mark.parametrize("waits", [False, True])
 async def test_an_error_may_become_an_answer(waits: bool) -> None:
-    """Layers further out see the answer alone."""
+    """Outer layers see only the answer."""
     noted: list[str] = []
     layers = (
         Noting("a", noted),
@@ -122,7 +122,7 @@ async def test_an_error_may_become_an_answer(waits: bool) -> None:
 
 
 async def test_who_fails_as_it_is_left_fails_the_call() -> None:
-    """Whatever the handler answered; the others are left all the same."""
+    """The call fails also if the handler answered; the other layers are still left."""
 
     class Failing(Layer):
         def leave(self, call: Call) -> None:
@@ -135,7 +135,7 @@ async def test_who_fails_as_it_is_left_fails_the_call() -> None:
 
 
 async def test_each_of_many_answers_passes_the_layers() -> None:
-    """From the innermost to the outermost, and all hear when it was taken; an error may become the last one."""
+    """From the innermost to the outermost, and all are called when it was taken; an error may become the last one."""
     noted: list[str] = []
     layers = Noting("a", noted), Noting("b", noted, heals="sorry"), Encoding(), Decoding()
     assert [answer async for answer in served(many, *layers)(b"", None)] == ["1ba", "2ba"]
@@ -153,7 +153,7 @@ async def test_each_of_many_requests_passes_the_layers(waits: bool) -> None:
 
 
 async def test_a_stream_that_nobody_reads_on_ends_its_handler_at_once() -> None:
-    """Not when the collector finds it: what the handler does at its end is done when the call is left."""
+    """The handler's cleanup runs when the call is left, not when the garbage collector runs."""
     noted: list[str] = []
 
     async def waiting(request: Any, context: Any) -> AsyncIterator[Any]:
@@ -170,7 +170,7 @@ async def test_a_stream_that_nobody_reads_on_ends_its_handler_at_once() -> None:
 
 
 async def test_a_cancelled_call_is_left() -> None:
-    """And ends as cancelled."""
+    """The call ends as cancelled."""
     noted: list[str] = []
 
     async def waiting(request: Any, context: Any) -> Any:

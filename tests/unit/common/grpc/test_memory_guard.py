@@ -1,4 +1,4 @@
-"""What the guard of the resident memory decides, step by step."""
+"""The decisions of the guard of the resident memory, step by step."""
 
 from ortoo.common.grpc.limits.memory_guard import (
     CALM_INTERVAL_S,
@@ -27,7 +27,7 @@ def guard_of(first_mib: int = 100) -> tuple[MemoryGuard, MemoryBudget]:
 
 
 def test_a_calm_process_is_left_alone() -> None:
-    """It is looked at four times a second, a large one more often."""
+    """It is checked four times a second, and more often when it is large."""
     guard, _ = guard_of()
     assert guard.look(130 * MIB, 1_000.0) is Step.NOTHING
     assert guard.interval_s == CALM_INTERVAL_S
@@ -36,7 +36,7 @@ def test_a_calm_process_is_left_alone() -> None:
 
 
 def test_memory_goes_back_when_a_flood_is_over() -> None:
-    """Not while much of the budget is used, and less often if there was hardly anything to give back."""
+    """Not while much of the budget is used, and less often after a return that freed little."""
     guard, budget = guard_of()
     share = budget.share("flood")
     share.take(budget.bytes_max // 2)
@@ -50,7 +50,7 @@ def test_memory_goes_back_when_a_flood_is_over() -> None:
 
 
 def test_near_the_limit_connections_are_ended_if_nothing_else_helps() -> None:
-    """First freed memory is given back; then the heaviest go, one step at a time; meanwhile nothing new is taken."""
+    """First freed memory is returned, then the heaviest connections are closed step by step. No work is accepted."""
     guard, budget = guard_of()
     assert guard.look(700 * MIB, 10.0) is Step.SHRINK
     guard.shrunk(700 * MIB, 690 * MIB, 10.0)
@@ -60,7 +60,7 @@ def test_near_the_limit_connections_are_ended_if_nothing_else_helps() -> None:
     assert guard.look(850 * MIB, 10.6) is Step.END_CONNECTIONS
     assert budget.is_closed
     guard.shrunk(850 * MIB, 840 * MIB, 10.7)
-    assert guard.look(840 * MIB, 10.6 + FREEING_S / 2) is Step.SHRINK, "what was ended is being freed"
+    assert guard.look(840 * MIB, 10.6 + FREEING_S / 2) is Step.SHRINK, "memory of closed connections is being freed"
     guard.shrunk(840 * MIB, 840 * MIB, 10.8)
     assert guard.look(840 * MIB, 10.7 + FREEING_S) is Step.END_CONNECTIONS
     guard.shrunk(840 * MIB, 300 * MIB, 11.1)
@@ -69,7 +69,7 @@ def test_near_the_limit_connections_are_ended_if_nothing_else_helps() -> None:
 
 
 def test_a_process_that_jumps_to_its_limit_shrinks_first() -> None:
-    """What is resident may have been freed long ago."""
+    """Resident memory may have been freed long ago."""
     guard, _ = guard_of()
     assert guard.look(900 * MIB, 50.0) is Step.SHRINK
     guard.shrunk(900 * MIB, 895 * MIB, 50.0)

@@ -1,4 +1,4 @@
-"""The queue front over real connections: hot calls are what they are through grpc.aio, and none of them passes it."""
+"""The queue front over real connections: hot calls behave as through grpc.aio, which serves none of them."""
 
 import asyncio
 import contextlib
@@ -31,16 +31,16 @@ LARGE = bytes(8 << 20)
 """More than the window that gRPC gives a peer which does not read."""
 ENDED_S = 60
 PINGS_S = 30
-"""What gRPC has kept back goes on its way with the next ping of the connection: that is too late for an answer."""
+"""Interval of pings. GRPC sends buffered data with the next ping at the latest, which is too late for an answer."""
 
 
 class Panic(BaseException):
-    """What extension modules raise that met a defect, so that nobody takes it for an error."""
+    """An exception of extension modules that is not an Exception, so that it is not handled as an error."""
 
 
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often grpc.aio asked for a method's handler."""
+    """The number of grpc.aio's requests for a method's handler."""
     found: Counter[str] = Counter()
     ask = Layers.intercept_service
 
@@ -53,7 +53,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 class Served:
-    """A server of seven hot methods and a cold one, and what their handlers saw."""
+    """A server of seven hot methods and a cold one, and the records of their handlers."""
 
     def __init__(self, **options: Any) -> None:
         self.budget = MemoryBudget(1 << 30)
@@ -70,7 +70,7 @@ class Served:
         self.server = GrpcServer("127.0.0.1:0", [(NAME, self.add)], hot=HOT, memory=self.budget, **options)
 
     def add(self, server: Any) -> None:
-        """As generated code does it."""
+        """Add the methods as generated code does."""
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAME, self.handlers),))
         server.add_registered_method_handlers(NAME, self.handlers)
 
@@ -81,7 +81,7 @@ class Served:
         return LARGE
 
     async def ask(self, request: bytes, context: Any) -> bytes:
-        """Everything that handlers and interceptors ask a context for."""
+        """All values that handlers and layers read from a context."""
         metadata = sorted((key, value) for key, value in context.invocation_metadata() if key.startswith("x-"))
         remaining_s = context.time_remaining()
         known = "none" if remaining_s is None else "some" if 0 < remaining_s < ENDED_S + 1 else str(remaining_s)
@@ -100,7 +100,7 @@ class Served:
         return b"went on"
 
     async def many(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
-        """So many answers, of any size; then it waits, or fails, or ends."""
+        """Sends the requested number of answers, of any size; then it waits, or fails, or ends."""
         for at in range(200):
             yield b"%d" % at
         yield LARGE
@@ -108,10 +108,10 @@ class Served:
         if request == b"wait":
             await self.wait(request, context)
         elif request == b"fail":
-            raise NotFound("no more", field="name")
+            raise NotFound("none left", field="name")
 
     async def early(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
-        """Two answers, their end, and work that is no answer's; and one too many, if that is asked for."""
+        """Sends two answers and the status, then works on; on request it sends one answer too many."""
         yield b"first"
         yield b"last"
         await context.end()
@@ -133,7 +133,7 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def served(**options: Any) -> AsyncIterator[tuple[Served, Callable[[str], Any]]]:
-    """A server that runs, and how a method is called over a connection of its own."""
+    """A running server, and a function that calls a method over a connection of its own."""
     one = Served(**options)
     async with one.server, connected(one.server.address) as channel, asyncio.timeout(ENDED_S):
         yield one, lambda method: channel.unary_unary(f"/{NAME}/{method}")
@@ -148,21 +148,21 @@ async def connected(address: str) -> AsyncIterator[Any]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what another task brings about."""
+    """Wait for a condition that another task fulfils."""
     async with asyncio.timeout(ENDED_S):
         while not condition():
             await SystemClock().sleep(0.005)
 
 
 async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
-    """How a call was refused."""
+    """The status and details of a refused call."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return caught.value.code(), caught.value.details() or ""
 
 
 async def test_no_hot_call_reaches_grpc_aio(asked: Counter[str]) -> None:
-    """Nobody asks it for a hot method's handler; other methods are grpc.aio's as before."""
+    """It is never asked for a hot method's handler, and still serves other methods."""
     async with served() as (one, method):
         calls = [method("Echo")(bytes([at])) for at in range(200)]
         assert [await call for call in calls] == [bytes([at]) for at in range(200)]
@@ -173,7 +173,7 @@ async def test_no_hot_call_reaches_grpc_aio(asked: Counter[str]) -> None:
 
 
 async def answers() -> list[object]:
-    """What a client hears of all kinds of calls."""
+    """The results of all kinds of calls at a client."""
     async with served() as (_, method):
         metadata = (("x-mq-client-id", "c"), ("x-odd-bin", b"\x00\xff"), ("x-twice", "1"), ("x-twice", "2"))
         heard: list[object] = []
@@ -193,7 +193,7 @@ async def answers() -> list[object]:
 
 
 async def test_a_client_hears_the_same_with_the_front_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Metadata both ways, binary too, deadlines, peers, statuses, translated errors: equal, word for word."""
+    """Metadata in both directions, binary too, deadlines, peers, statuses and translated errors are equal."""
     with_front = await answers()
     monkeypatch.setattr(Core, "below", lambda *_: None)
     assert await answers() == with_front
@@ -201,7 +201,7 @@ async def test_a_client_hears_the_same_with_the_front_and_without(monkeypatch: p
 
 
 async def many_answers(request: bytes) -> tuple[list[int | bytes], str]:
-    """What a client hears of a call with many answers, and how it ended."""
+    """The answers and the status that a client gets of a call with many answers."""
     one = Served()
     async with one.server, connected(one.server.address) as channel:
         heard: list[int | bytes] = []
@@ -219,20 +219,20 @@ async def many_answers(request: bytes) -> tuple[list[int | bytes], str]:
 async def test_many_answers_come_in_order_and_then_the_status(
     request_bytes: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Small answers that go together, a large one that is waited for, an empty one: as through grpc.aio."""
+    """Small answers sent together, a large one that is waited for, and an empty one arrive as through grpc.aio."""
     heard, ended = await many_answers(request_bytes)
     assert heard == [*(b"%d" % at for at in range(200)), len(LARGE), b""]
-    assert ended == ("OK" if not request_bytes else "StatusCode.NOT_FOUND name: no more")
+    assert ended == ("OK" if not request_bytes else "StatusCode.NOT_FOUND name: none left")
     monkeypatch.setattr(Core, "below", lambda *_: None)
     assert await many_answers(request_bytes) == (heard, ended)
 
 
 async def test_who_leaves_amid_many_answers_ends_the_handler() -> None:
-    """A handler that waits, and one whose large answer nobody reads, both hear of a cancellation once."""
+    """A handler that waits, and one whose large answer is not read, are each cancelled once."""
     async with served() as (one, _), connected(one.server.address) as channel, asyncio.timeout(PINGS_S / 2):
         call = channel.unary_stream(f"/{NAME}/Many")(b"wait")
         assert await call.read() == b"0"
-        # What the large answer costs is counted until it is taken, which this caller's window does not allow.
+        # The large answer is counted until it is taken, which this caller's window does not allow.
         await until(lambda: one.budget.used_bytes >= CALL_BYTES + TRANSPORT_COPIES * len(LARGE))
         call.cancel()
         await until(lambda: one.budget.used_bytes == 0)
@@ -246,7 +246,7 @@ async def test_who_leaves_amid_many_answers_ends_the_handler() -> None:
 
 
 async def test_a_caller_that_waits_no_longer_ends_the_handler() -> None:
-    """A deadline and a cancellation reach the handler as they do through grpc.aio, and nothing stays behind."""
+    """A deadline and a cancellation reach the handler as through grpc.aio, and nothing is left over."""
     async with served() as (one, method):
         code, _ = await refusal(method("Wait")(b"", timeout=0.3))
         assert code is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -260,7 +260,7 @@ async def test_a_caller_that_waits_no_longer_ends_the_handler() -> None:
 
 
 async def test_a_request_that_is_too_large_or_missing_is_refused() -> None:
-    """The first by gRPC's own limit; a call that is half closed without a request by the front; then all goes on."""
+    """GRPC refuses the first by its own limit, the front a call half closed without a request; others work."""
     one = Served()
     async with one.server, connected(one.server.address) as channel, asyncio.timeout(ENDED_S):
         code, _ = await refusal(channel.unary_unary(HOT[0])(bytes(65 << 20)))
@@ -272,7 +272,7 @@ async def test_a_request_that_is_too_large_or_missing_is_refused() -> None:
 
 
 async def test_calls_come_by_tls_too(tmp_path: Path) -> None:
-    """The port that speaks TLS is the same core's, and a context says by which port a call came."""
+    """The TLS port belongs to the same core, and a context shows the port of its call."""
     certificate, key = made_certificate(("localhost",))
     (tmp_path / "c.pem").write_bytes(certificate)
     (tmp_path / "k.pem").write_bytes(key)
@@ -289,7 +289,7 @@ async def test_calls_come_by_tls_too(tmp_path: Path) -> None:
 
 
 async def test_a_stop_lets_calls_end_and_cancels_those_that_do_not() -> None:
-    """Within the grace a call is answered; after it the rest is cancelled; the front's thread has ended then."""
+    """Within the grace period calls are answered, after it they are cancelled. Then the front's thread has ended."""
     one = Served(grace_s=0.5)
     async with asyncio.timeout(ENDED_S), Background("test") as background, connected_after(one) as (channel, stop):
         first = background.asked("first", call_of(channel, "Wait"))
@@ -323,7 +323,7 @@ async def connected_after(one: Served) -> AsyncIterator[tuple[Any, Callable[[], 
 
 
 async def test_connections_that_are_cut_leave_nothing_behind() -> None:
-    """Handlers of calls on a dead connection are cancelled, their memory is given back, and others are served."""
+    """Handlers of calls on a dead connection are cancelled, their memory is returned, and others are served."""
     async with served() as (one, method), Background("test") as background:
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(8):
@@ -339,7 +339,7 @@ async def test_connections_that_are_cut_leave_nothing_behind() -> None:
 
 
 async def test_a_handler_that_panics_has_answered() -> None:
-    """What is no Exception is left to the event loop to tell, and its caller hears of it; nothing stays behind."""
+    """The event loop reports a BaseException, its caller gets a status, and nothing is left over."""
     told: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, about: told.append(about["exception"]))
     async with served() as (one, method):
@@ -350,7 +350,7 @@ async def test_a_handler_that_panics_has_answered() -> None:
 
 
 async def test_an_answer_counts_until_its_peer_has_taken_it() -> None:
-    """B-083: a peer that reads nothing is known by what lies there for it, and its end gives that back."""
+    """A peer that reads nothing is detected by its unread bytes, and its end frees them."""
     async with served() as (one, _), Background("test") as background:
         server_peer = peer_of(f"ipv4:{one.server.address}")
         assert server_peer is not None
@@ -358,7 +358,7 @@ async def test_an_answer_counts_until_its_peer_has_taken_it() -> None:
         open_ends: list[asyncio.StreamWriter] = []
 
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            """Carry everything to the server, and of what it says no more than its first words."""
+            """Pass everything to the server, and only the first bytes of its answers."""
             answers, requests = await asyncio.open_connection(*server_peer)
             ours.append(requests.get_extra_info("sockname"))
             open_ends.extend((requests, writer))
@@ -381,7 +381,7 @@ async def test_an_answer_counts_until_its_peer_has_taken_it() -> None:
 async def test_a_call_ends_before_its_handler_and_a_stop_waits_for_that(
     asked: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its client has all answers and the good end; what the handler does behind them is done before the server ends."""
+    """Its client has all answers and the status; the handler's work after them is done before the server ends."""
     one, closing, close = Served(), asyncio.Event(), Core.close
 
     async def closed(core: Core) -> None:
@@ -407,7 +407,7 @@ async def test_a_call_ends_before_its_handler_and_a_stop_waits_for_that(
 
 
 async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Carry bytes until either side has ended its connection; the server may do so amid them."""
+    """Pass bytes until either side has closed its connection, which the server may do at any time."""
     with contextlib.suppress(ConnectionError):
         while data := await reader.read(1 << 20):
             writer.write(data)
@@ -415,7 +415,7 @@ async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def test_calls_leave_no_objects() -> None:
-    """Neither served, nor refused, nor ended calls wait for the garbage collector, nor does the front keep any."""
+    """Served, refused and ended calls need no garbage collector, and the front keeps none of them."""
     async with served() as (one, method), connected(one.server.address) as channel:
         one.go_on.set()
 
@@ -441,26 +441,26 @@ async def test_calls_leave_no_objects() -> None:
 
 
 async def test_nothing_is_said_behind_the_end() -> None:
-    """A second status is refused by gRPC without a word, and it never lets go of the call then."""
+    """Otherwise gRPC would silently refuse the second status and never release the call."""
 
     def calls() -> int:
         gc.collect()
         return sum(isinstance(found, CoreCall) for found in gc.get_objects())
 
     async with served() as (one, _), connected(one.server.address) as channel:
-        before = calls()  # those that wait for somebody to call
+        before = calls()  # those that wait for a call
         one.go_on.set()
         for _ in range(10):
             assert [answer async for answer in channel.unary_stream(f"/{NAME}/Early")(b"late")] == [b"first", b"last"]
             for _ in range(2):
-                await one.waiting.get()  # else these are kept there
+                await one.waiting.get()  # otherwise these are kept there
         await until(lambda: calls() <= before)
 
 
 async def test_a_grpcio_without_the_core_serves_all_by_grpc_aio(
     monkeypatch: pytest.MonkeyPatch, asked: Counter[str]
 ) -> None:
-    """It is decided before the start, told in one line, and the hot methods are served all the same."""
+    """That is decided before the start and logged in one line, and grpc.aio serves the hot methods."""
     with monkeypatch.context() as without, structlog.testing.capture_logs() as lines:
         without.setattr(gc, "get_referents", lambda *_: [])
         one = Served()

@@ -1,4 +1,4 @@
-"""The queue front under frames of HTTP/2 as no client library sends them: resets, floods, a call at the very end."""
+"""The queue front with HTTP/2 frames that no client library sends: resets, floods, a call during the stop."""
 
 import asyncio
 import threading
@@ -29,7 +29,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def head(method: str, stream: int) -> bytes:
-    """How a call begins."""
+    """The first frames of a call."""
     told = {":path": f"/{NAME}/{method}"} | HEADS
     return frame(
         HEADERS, 4, stream, b"".join(bytes([0, len(k), *k.encode(), len(v), *v.encode()]) for k, v in told.items())
@@ -37,7 +37,7 @@ def head(method: str, stream: int) -> bytes:
 
 
 async def test_a_call_that_came_when_the_stop_began_is_served() -> None:
-    """It was with the front already, though no handler knew of it; and the stop waits for nothing else."""
+    """The front had taken the call before its handler began, and the stop waits only for it."""
     one, loop, woken = Served(), asyncio.get_running_loop(), threading.Event()
     wake = loop.call_soon_threadsafe
 
@@ -54,7 +54,7 @@ async def test_a_call_that_came_when_the_stop_began_is_served() -> None:
     reader, writer = await asyncio.open_connection(host, int(port))
     loop.call_soon_threadsafe = waking  # type: ignore[assignment]
     request = head("Echo", 1) + frame(DATA, 1, 1, b"\0\0\0\0\4owed")
-    writer.write(HELLO + request)  # a short text is with the kernel at once
+    writer.write(HELLO + request)  # a short text is passed to the kernel at once
     assert woken.wait(ENDED_S)
     async with asyncio.timeout(ENDED_S), Background("test") as background:
         answered = background.spawn("answer", answer())
@@ -64,7 +64,7 @@ async def test_a_call_that_came_when_the_stop_began_is_served() -> None:
 
 
 async def test_a_flood_leaves_other_work_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of calls that came at once no more begin in one turn of the loop than events are taken in it."""
+    """One turn of the loop begins at most as many simultaneous calls as it takes events."""
     monkeypatch.setattr(core, "EVENTS_MAX", 8)
     async with served() as (one, method):
         begun: Counter[int] = Counter()
@@ -80,13 +80,13 @@ async def test_a_flood_leaves_other_work_its_turns(monkeypatch: pytest.MonkeyPat
         writer.write(HELLO + b"".join(head("Wait", at) + frame(DATA, 1, at, bytes(5)) for at in range(1, 201, 2)))
         await until(lambda: one.waiting.qsize() == 100)
         assert await method("Cold")(b"c") == b"c"
-        assert max(begun.values()) <= 2 * 8  # those of one turn before the look, and of the next one after it
+        assert max(begun.values()) <= 2 * 8  # those of one turn before the check, and of the next one after it
         writer.close()
         await until(lambda: one.cancelled == 100)
 
 
 async def test_calls_that_are_reset_in_the_breath_they_are_asked_in_are_ended() -> None:
-    """Request and reset in one packet: the call is over before its task begins, and neither stays behind."""
+    """Request and reset in one packet: the call ends before its task begins, and neither is left over."""
     async with served() as (one, method):
         own = one.server._front._core  # type: ignore[union-attr]
         idle, streams = own.open, range(1, 101, 2)

@@ -1,4 +1,4 @@
-"""Requests that meet on their way travel together."""
+"""Simultaneous requests are sent together."""
 
 import asyncio
 import gc
@@ -14,7 +14,7 @@ from ortoo.common.process.clock import SystemClock
 
 
 class Server:
-    """Answers each number with its text, when it may."""
+    """Answers each number with its text, when it is allowed to."""
 
     def __init__(self) -> None:
         self.asked: list[list[int]] = []
@@ -40,7 +40,7 @@ async def asked(server: Server, times: int) -> None:
 
 
 async def test_what_is_asked_meanwhile_goes_with_the_next_request() -> None:
-    """One request at a time; whoever asks gets his own answer, and a request grows to `size_max` and no further."""
+    """One request at a time; each caller gets its own answer, and a request grows up to `size_max`."""
     async with Background("test") as background:
         server = Server()
         batcher = RequestBatcher(server.answer, background, size_max=3)
@@ -55,7 +55,7 @@ async def test_what_is_asked_meanwhile_goes_with_the_next_request() -> None:
 
 
 async def test_an_error_is_everybodys_who_asked_with_it() -> None:
-    """The next request is none of its business."""
+    """The next request is not affected."""
     async with Background("test") as background:
         server = Server()
         batcher = RequestBatcher(server.answer, background, size_max=10)
@@ -69,7 +69,7 @@ async def test_an_error_is_everybodys_who_asked_with_it() -> None:
 
 
 async def test_an_answer_that_nobody_waits_for_is_given_back() -> None:
-    """Whoever gave up waiting does not lose what came for him: `unclaimed` gets it."""
+    """The answer for a caller that no longer waits is not lost: `unclaimed` gets it."""
     given_back: list[str] = []
 
     async def give_back(answer: str) -> None:
@@ -90,7 +90,7 @@ async def test_an_answer_that_nobody_waits_for_is_given_back() -> None:
 
 
 async def test_closing_leaves_nobody_waiting() -> None:
-    """Neither those whose request is under way nor those behind it, nor who asks afterwards."""
+    """Holds for requests in progress, for waiting ones, and for later ones."""
     async with Background("test") as background:
         server = Server()
         batcher = RequestBatcher(server.answer, background, size_max=1)
@@ -98,12 +98,12 @@ async def test_closing_leaves_nobody_waiting() -> None:
         await asked(server, 1)
         batcher.close()
         assert [type(outcome) for outcome in await both] == [Unavailable, Unavailable]
-        with pytest.raises(Unavailable, match="left"):
+        with pytest.raises(Unavailable, match="closed"):
             await batcher.ask(3)
 
 
 async def test_who_waits_when_the_background_ends_is_cancelled() -> None:
-    """Both whose request is under way and those behind it: nobody would ever answer them."""
+    """Requests in progress and waiting ones are cancelled, because they would never be answered."""
     async with Background("test") as background:
         server = Server()
         async with Background("requests") as requests:
@@ -116,7 +116,7 @@ async def test_who_waits_when_the_background_ends_is_cancelled() -> None:
 
 
 async def test_who_asks_as_the_background_ends_is_cancelled_as_well() -> None:
-    """What was to send the request has not even begun by then."""
+    """Holds also when the sending task has not begun yet."""
     async with Background("test") as background, asyncio.timeout(5):
         server = Server()
         async with Background("requests") as requests:
@@ -130,7 +130,7 @@ async def test_who_asks_as_the_background_ends_is_cancelled_as_well() -> None:
 
 
 async def test_an_error_is_gone_with_who_hears_it() -> None:
-    """Acknowledgements are refused again and again while an enode is away: that leaves no garbage."""
+    """Repeated refusals, such as of acknowledgements while an enode is down, leave no garbage."""
     async with Background("test") as background:
         server = Server()
         server.error = Unavailable("away")

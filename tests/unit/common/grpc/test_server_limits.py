@@ -1,4 +1,4 @@
-"""What a server does to strangers' connections, over real sockets: the installed grpcio obeys each of its options."""
+"""Limits for unauthenticated connections, over real sockets: the installed grpcio obeys each of its options."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ SOON_MS = 300
 
 @pytest.fixture
 def shorter(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Gives options of servers other values."""
+    """Changes the options of servers."""
 
     def change(**values: int) -> None:
         changed = {f"grpc.{name.replace('__', '.')}": value for name, value in values.items()}
@@ -52,26 +52,26 @@ def shorter(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @contextlib.asynccontextmanager
 async def served(**options: Any) -> AsyncIterator[GrpcServer]:
-    """A server of health and nothing else."""
+    """A server with only the health service."""
     async with asyncio.timeout(60), GrpcServer("127.0.0.1:0", [], **options) as server:
         yield server
 
 
 async def healthy(address: str) -> bool:
-    """Whether a client that connects now is answered."""
+    """Whether a client that connects now gets an answer."""
     async with grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
         answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), wait_for_ready=True)
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what a server brings about."""
+    """Wait for a condition that a server fulfils."""
     while not condition():
         await SystemClock().sleep(0.01)
 
 
 async def closed_after(address: str, said: bytes) -> None:
-    """Open a connection that says this much and then nothing, and wait until the server has closed it."""
+    """Open a connection that sends only these bytes, and wait until the server has closed it."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -84,14 +84,14 @@ async def closed_after(address: str, said: bytes) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"PRI", PREFACE])
 async def test_a_connection_that_is_not_set_up_is_closed(shorter: Callable[..., None], said: bytes) -> None:
-    """Whatever part of HTTP/2's first words it has said."""
+    """Holds for any part of HTTP/2's preface that it has sent."""
     shorter(server_handshake_timeout_ms=SOON_MS, http2__settings_timeout=SOON_MS)
     async with served() as server:
         await closed_after(server.address, said)
 
 
 async def test_a_handshake_of_tls_that_is_not_finished_is_closed(shorter: Callable[..., None]) -> None:
-    """One that says the first bytes of it and then nothing."""
+    """A connection that sends only the first bytes of the handshake is closed."""
     shorter(server_handshake_timeout_ms=SOON_MS)
     listener = TlsListener("127.0.0.1:0", "", "")
     async with served(tls=listener) as server:
@@ -100,14 +100,14 @@ async def test_a_handshake_of_tls_that_is_not_finished_is_closed(shorter: Callab
 
 
 async def test_a_peer_that_acknowledges_no_settings_is_closed(shorter: Callable[..., None]) -> None:
-    """Until it does, it is bound by no limit on streams and headers."""
+    """Until it does, the limits on streams and headers do not apply to it."""
     shorter(http2__settings_timeout=SOON_MS)
     async with served() as server:
         await closed_after(server.address, PREFACE + frame(SETTINGS, 0, 0))
 
 
 async def test_a_connection_without_calls_is_closed(shorter: Callable[..., None]) -> None:
-    """A client connects again by itself with its next call."""
+    """A client reconnects automatically with its next call."""
     shorter(max_connection_idle_ms=SOON_MS)
     async with served() as server:
         stranger = await Stranger.connect(server.address)
@@ -121,7 +121,7 @@ async def test_a_connection_without_calls_is_closed(shorter: Callable[..., None]
 
 
 async def test_a_flood_of_pings_is_ended() -> None:
-    """A client that pings each ten seconds is not, for each call of its resets the count."""
+    """A client that pings every ten seconds is not closed, because each of its calls resets the count."""
     async with served() as server:
         stranger = await Stranger.connect(server.address)
         while stranger.is_open and not stranger.frames[GOAWAY]:
@@ -131,7 +131,7 @@ async def test_a_flood_of_pings_is_ended() -> None:
 
 
 async def test_a_port_takes_so_many_connections_and_no_more() -> None:
-    """Those beyond are closed at once, and cost no descriptor; when one goes there is room again."""
+    """Connections above the limit are closed at once, and use no descriptor; a closed one makes space for another."""
     async with served(connections_max=20, connections_per_address_max=20) as server:
         strangers = [await Stranger.connect(server.address) for _ in range(30)]
         await until(lambda: sum(one.is_open for one in strangers) == 20)
@@ -141,7 +141,7 @@ async def test_a_port_takes_so_many_connections_and_no_more() -> None:
 
 
 async def test_an_address_has_a_part_of_the_connections() -> None:
-    """Beyond it those that are silent longest are ended, whether they are set up or not; others find room."""
+    """Above it those that have been silent longest are closed, set up or not, so that others can connect."""
     async with served(connections_max=40, connections_per_address_max=10) as server:
         strangers = [await Stranger.connect(server.address) for _ in range(20)]
         async with Background("silent") as background:
@@ -154,7 +154,7 @@ async def test_an_address_has_a_part_of_the_connections() -> None:
 
 
 async def test_headers_beyond_the_limit_end_the_connection() -> None:
-    """A stranger may open calls before it acknowledges the limit; a client is refused and stays connected."""
+    """An attacker may open calls before it acknowledges the limit; a client is refused and stays connected."""
     async with served() as server:
         long = HEADER_BYTES_MAX + 1
         stranger = await Stranger.connect(server.address)
@@ -172,7 +172,7 @@ async def test_headers_beyond_the_limit_end_the_connection() -> None:
 
 
 async def test_a_connection_has_so_many_calls_and_no_more() -> None:
-    """Those beyond are refused by gRPC's core; the others go on."""
+    """GRPC's core refuses those above the limit; the others continue."""
     async with served() as server:
         stranger = await Stranger.connect(server.address)
         await stranger.send(frame(PING, 0, 0, b"12345678"))
@@ -183,14 +183,14 @@ async def test_a_connection_has_so_many_calls_and_no_more() -> None:
 
 
 async def test_few_streams_watch_a_process_and_each_may_ask_for_its_health() -> None:
-    """G17: of one address fewer than of all. Those beyond are refused, and single checks are answered."""
+    """G17: the limit of one address is lower. Streams above it are refused, and single checks are answered."""
     async with served() as server:
         strangers = [await Stranger.connect(server.address) for _ in range(2)]
         half = (OBSERVERS_OF_ADDRESS_MAX + 10) // 2
         for one in strangers:
             said = [opening(stream, headers(WATCH)) + request(stream, message(b"")) for stream in one.streams(half)]
             await one.send(*said)
-        # An answer has headers; one that goes on has no more of them, a refusal has nothing else.
+        # Each answer and each refusal has one frame of headers.
         await until(lambda: sum(one.frames[HEADERS] for one in strangers) >= 2 * half)
         async with grpc.aio.insecure_channel(server.address) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
@@ -211,7 +211,7 @@ async def test_few_streams_watch_a_process_and_each_may_ask_for_its_health() -> 
 
 
 async def test_streams_that_never_say_what_they_watch_give_way() -> None:
-    """Whoever wants to watch finds a place with its next try."""
+    """A new watcher finds a place when it retries."""
     async with served() as server:
         stranger = await Stranger.connect(server.address)
         await stranger.send(*(opening(stream, headers(WATCH)) for stream in stranger.streams(OBSERVERS_MAX)))
@@ -224,7 +224,7 @@ async def test_streams_that_never_say_what_they_watch_give_way() -> None:
 
 
 async def test_calls_whose_requests_do_not_come_give_way() -> None:
-    """G17: they count in the budget from their headers on, and are ended when others need it."""
+    """G17: they use the budget from their headers on, and are ended when others need memory."""
     budget = MemoryBudget(6 << 20)
 
     async def answer(data: bytes, context: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Signatures are read and compared as all clients make them."""
+"""Signatures are read and compared in the forms of all clients."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_every_clients_spelling_is_the_same_signature(credential: str, digest: s
     ],
 )
 def test_what_is_no_signature_is_said(text: str) -> None:
-    """Nobody named, or no hexadecimal digest: Invalid, and no other error."""
+    """A missing access key, or a digest that is not hexadecimal, is Invalid, and no other error."""
     with pytest.raises(Invalid):
         read_signature(text)
 
@@ -71,7 +71,7 @@ NOW_MS = signed_at_ms("20240102T030405Z")
     ],
 )
 def test_the_time_counts_as_each_client_writes_it(date_time: str, *, is_good: bool, is_good_local: bool) -> None:
-    """B-065: five minutes to each side; a compact time may be that of a zone, where that is allowed."""
+    """Five minutes in both directions; a compact time may be a local time, where that is allowed."""
     for local, good in ((False, is_good), (True, is_good_local)):
         if good:
             check_time(date_time, NOW_MS, 300_000, local=local)
@@ -81,7 +81,7 @@ def test_the_time_counts_as_each_client_writes_it(date_time: str, *, is_good: bo
 
 
 def test_a_signature_may_cover_method_and_request() -> None:
-    """B-065: it is good for that time, method and request alone; pinned for clients of other versions."""
+    """It is valid only for its time, method and request, and is pinned for clients of other versions."""
     (_, date_time), (_, authorization) = request_headers("ak1", "sk1", DATE_TIME, CALL)
     signature = read_signature(authorization)
     assert (date_time, signature.access_key, signature.covers_request) == (DATE_TIME, "ak1", True)

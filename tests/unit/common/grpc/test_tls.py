@@ -1,4 +1,4 @@
-"""What gRPC is told of a port's certificates, and what it says of those who want none."""
+"""Certificates of a port at gRPC, and its log lines about clients without TLS."""
 
 import sys
 from collections.abc import Callable
@@ -35,7 +35,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("damaged", ["another certificate", "another key", "no certificate", "no root"])
 async def test_files_that_do_not_belong_together_change_nothing(damaged: str, tmp_path: Path) -> None:
-    """As when one of two is written a moment, or a day, before the other: ports and calls go on with what they had."""
+    """Ports and calls keep the old certificate while only one of the two new files is written, or one is damaged."""
     old, new = made_certificate(("localhost",)), made_certificate(("localhost",))
     certificate, key, roots = (tmp_path / name for name in ("a.pem", "a.key", "ca.pem"))
     for file, text in ((certificate, old[0]), (key, old[1]), (roots, old[0])):
@@ -72,7 +72,7 @@ async def test_files_that_do_not_belong_together_change_nothing(damaged: str, tm
 
 
 def test_a_certificate_is_given_to_grpc_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-069: what is given at each handshake ended the process when several came at once, so nothing new is None."""
+    """None is returned without a new certificate, because a configuration per handshake could crash the process."""
     fetchers: list[Callable[[], object]] = []
 
     def taken(first: object, newest: Callable[[], object], _: bool) -> object:
@@ -102,7 +102,7 @@ def test_a_certificate_is_given_to_grpc_once(tmp_path: Path, monkeypatch: pytest
 
 
 async def test_strangers_write_nothing_into_the_log() -> None:
-    """Of handshakes that fail no line is left: anybody who reaches a port could fill the disk with those."""
+    """Failed handshakes are not logged, because any client could fill the disk with them."""
     code, _, error = await outcome(sys.executable, "-c", STRANGERS)
     assert (code, error.count("\n")) == (0, 1), error
     assert "development_certificate_used" in error

@@ -1,4 +1,4 @@
-"""The one place where channels and servers come from."""
+"""The factory of channels and servers."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from ortoo.common.process.background import Background
 
 
 class Recorded(SocketTransport):
-    """A transport that notes what it was asked for."""
+    """A transport that records its calls."""
 
     def __init__(self) -> None:
         self.channels: list[tuple[str, Options]] = []
@@ -27,7 +27,7 @@ class Recorded(SocketTransport):
 
 
 async def test_channels_and_servers_come_from_the_transport_in_use() -> None:
-    """Within the block, and in tasks spawned there, pools and servers ask the given transport; outside, sockets."""
+    """In the block, and in tasks spawned there, pools and servers use the given transport; outside, sockets."""
     outside = current_transport()
     recorded = Recorded()
     async with Channels() as channels, Background("test") as background:

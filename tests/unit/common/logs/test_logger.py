@@ -1,4 +1,4 @@
-"""A library is quiet until a process says how loud it may be."""
+"""A library logs little until a process configures its level."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ log.emit(log_event.info("asked for", "", ""))
 
 
 def test_a_program_that_says_nothing_about_logs_gets_warnings_on_stderr_alone() -> None:
-    """Standard output belongs to the application; news below a warning come only when they are asked for."""
+    """Standard output belongs to the application; lines below a warning are logged only after `configure`."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert done.stdout == ""
     assert "quiet" not in done.stderr
@@ -58,7 +58,7 @@ print(logs.lines_dropped())
 
 
 def test_a_value_without_a_text_costs_the_values_of_its_line() -> None:
-    """The event is logged all the same, with the kind of the error, and the caller hears nothing of it."""
+    """The event is still logged, with the kind of the error, and the caller gets no error."""
     done = subprocess.run([sys.executable, "-c", UNPRINTABLE], capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"
     assert done.stderr.count("by logging log_error='ValueError'") == 1
@@ -79,7 +79,7 @@ print(logs.lines_dropped())
 
 
 def test_a_handler_of_the_application_that_raises_ends_nothing_of_ours() -> None:
-    """What handles messages logs on its way; a defect of a log handler is not the message's."""
+    """Code that handles messages logs meanwhile; a defect of a log handler must not affect the message."""
     done = subprocess.run([sys.executable, "-c", RAISING], capture_output=True, text=True, check=True)
     assert done.stdout == "1\n"
 
@@ -110,7 +110,7 @@ print(written)
 
 
 def test_one_line_says_how_many_are_missing() -> None:
-    """When a reader that hung is back, it hears how many lines it missed."""
+    """A reader that hung gets the number of missed lines when it reads again."""
     done = subprocess.run([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, text=True, check=True)
     *lines, count = done.stdout.splitlines()
     said = [json.loads(line) for line in lines]
@@ -118,4 +118,4 @@ def test_one_line_says_how_many_are_missing() -> None:
     assert [(line["level"], line["component"], line["dropped"], line["dropped_total"]) for line in told] == [
         ("warning", "logs", 1, 1)
     ]
-    assert len(said) == int(count), "all but one, and what tells of it"
+    assert len(said) == int(count), "all but one, and the line that reports it"

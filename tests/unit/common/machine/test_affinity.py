@@ -24,14 +24,14 @@ pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="ONE CORE, or none to cho
 
 @pytest.fixture
 def core(monkeypatch: pytest.MonkeyPatch) -> int:
-    """One that this process may use; its name is of this test alone, for others may keep to it."""
+    """A core that this process may use; the claim has a name of this test, because others may have claimed the core."""
     monkeypatch.setattr(affinity, "CLAIM", f"\0ortoo test {os.getpid()} {{}}")
     return min(CORES)
 
 
 @pytest.fixture
 def cores(core: int) -> Iterator[LinuxCores]:
-    """What this process runs on, given back at the end."""
+    """The cores of this process, restored at the end."""
     assert core in CORES
     found = LinuxCores()
     yield found
@@ -40,7 +40,7 @@ def cores(core: int) -> Iterator[LinuxCores]:
 
 
 class Sleeper:
-    """A thread that has a mask."""
+    """A thread with an affinity mask."""
 
     def __init__(self) -> None:
         self._end, self._begun = threading.Event(), threading.Event()
@@ -74,7 +74,7 @@ def sleeping() -> Iterator[Sleeper]:
 def test_threads_that_are_there_and_those_begun_later_keep_to_the_core_and_get_all_back(
     cores: LinuxCores, core: int
 ) -> None:
-    """Every thread has the one core, whoever began it when; then each has what it was given."""
+    """Every thread has the one core, also new ones; then each has the original cores."""
     with sleeping() as old:
         assert cores.keep_to(core)
         with sleeping() as new:
@@ -84,7 +84,7 @@ def test_threads_that_are_there_and_those_begun_later_keep_to_the_core_and_get_a
 
 
 def test_threads_begun_by_others_at_that_moment_are_told_as_well(cores: LinuxCores, core: int) -> None:
-    """While another thread begins one after the other, none of those that live has another mask once it is settled."""
+    """While another thread starts threads continuously, no live one has another mask after `settle`."""
     stop, held = threading.Event(), list[Sleeper]()
 
     def begin() -> None:
@@ -107,7 +107,7 @@ def test_threads_begun_by_others_at_that_moment_are_told_as_well(cores: LinuxCor
 
 
 def test_a_core_is_kept_by_one_process_until_it_gives_it_back(cores: LinuxCores, core: int) -> None:
-    """Another one is refused and changes nothing; a core that is left for the next one is free at once."""
+    """A second claim is refused and changes nothing; a core that is left for another one is free at once."""
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(affinity.CLAIM.format(core))
         assert not cores.keep_to(core)
@@ -121,7 +121,7 @@ def test_a_core_is_kept_by_one_process_until_it_gives_it_back(cores: LinuxCores,
 
 
 def test_what_an_operator_gave_is_given_back_and_no_more(cores: LinuxCores, core: int) -> None:
-    """A mask that is less than the system allows was chosen by somebody: it comes back as it was."""
+    """A mask smaller than the system allows was chosen by an operator, and is restored unchanged."""
     os.sched_setaffinity(0, {core})
     assert cores.keep_to(core)
     cores.use_all()
@@ -139,7 +139,7 @@ def test_a_core_that_is_not_there_is_an_error_that_leaves_everything_as_it_was(c
 
 
 def test_a_mask_that_was_changed_meanwhile_stays(cores: LinuxCores, core: int) -> None:
-    """Who widens the process's cores while it keeps to one has the last word."""
+    """If an operator changes the cores of a pinned process, that mask stays."""
     assert cores.keep_to(core)
     os.sched_setaffinity(0, {max(CORES)})
     cores.use_all()
@@ -147,7 +147,7 @@ def test_a_mask_that_was_changed_meanwhile_stays(cores: LinuxCores, core: int) -
 
 
 def test_a_mask_that_was_changed_stays_when_no_core_could_be_had(cores: LinuxCores, core: int) -> None:
-    """Neither what was given at the start comes back then, nor what was given the last time."""
+    """Neither the cores of the start are restored then, nor the previous ones."""
     for _ in range(2):
         os.sched_setaffinity(0, {max(CORES)})
         cores.settle()
@@ -161,7 +161,7 @@ def test_a_mask_that_was_changed_stays_when_no_core_could_be_had(cores: LinuxCor
 def test_cores_come_back_to_a_process_that_had_no_file_descriptor_when_it_wanted_them(
     cores: LinuxCores, core: int
 ) -> None:
-    """Its threads cannot be listed then; they are told when they can be, and the claim ends at once."""
+    """Its threads cannot be listed then; they are changed later, and the claim ends at once."""
     assert cores.keep_to(core)
     with sleeping() as thread:
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -180,7 +180,7 @@ def test_cores_come_back_to_a_process_that_had_no_file_descriptor_when_it_wanted
 async def test_the_key_process_has_all_cores_of_an_enode_that_keeps_to_one(
     cores: LinuxCores, core: int, tmp_path: Path
 ) -> None:
-    """A real process, started while its parent keeps to a core."""
+    """A real process, started while its parent is pinned to a core."""
     assert cores.keep_to(core)
     keys = KeyProcess(tmp_path)
     try:
@@ -191,10 +191,10 @@ async def test_the_key_process_has_all_cores_of_an_enode_that_keeps_to_one(
 
 
 async def test_a_process_of_a_role_begins_with_what_its_parent_was_given(cores: LinuxCores, core: int) -> None:
-    """As a worker of a snode does; the variable goes no further."""
+    """A worker of a snode does so; it does not pass the variable on."""
     assert cores.keep_to(core)
     text = (
-        "import os; from ortoo.common.machine.affinity import *; use_parents_cores(); "
+        "import os\nfrom ortoo.common.machine.affinity import *\nuse_parents_cores()\n"
         "print(*sorted(os.sched_getaffinity(0)), PARENT_CORES in os.environ)"
     )
     child = await asyncio.create_subprocess_exec(sys.executable, "-c", text, stdout=asyncio.subprocess.PIPE)
@@ -212,7 +212,7 @@ def test_every_core_of_ours_is_counted_with_what_the_host_took(tmp_path: Path, m
 
 
 def test_a_system_that_tells_nothing_offers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No /proc, or no such call: nothing is tried."""
+    """Without /proc, or without the system call, there are no cores."""
     assert system_cores() is not None
     monkeypatch.setattr(affinity, "STAT", tmp_path / "none")
     assert system_cores() is None

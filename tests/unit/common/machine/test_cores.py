@@ -1,4 +1,4 @@
-"""When a process keeps to one core, and which, by loads that are made up."""
+"""Pinning of a process to one core, with simulated loads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,23 +28,23 @@ STEP_S = 0.05
 
 @dataclass
 class MadeUp:
-    """A machine of two cores, or more, whose process does what a test says."""
+    """A machine of two cores, or more, whose process has the load of a test."""
 
     own: float = 0.3
-    """Of a core."""
+    """The load of the process, in cores."""
     others: dict[int, float] = field(default_factory=lambda: {0: 0.1, 1: 0.0})
     taken: set[int] = field(default_factory=set)
-    """Cores to which another process keeps."""
+    """Cores claimed by another process."""
     kept: int | None = None
     refuses: bool = False
     asked: int = 0
-    """How often it was to keep the process to a core."""
+    """The number of requests to pin the process."""
     has_files: bool = True
-    """Whether a file can be opened, without which no thread is found and no core is counted."""
+    """Whether a file can be opened; otherwise threads cannot be listed and cores not measured."""
     stuck: bool = False
-    """Whether threads wait still to be told that they may run on all cores."""
+    """Whether threads still have to be set to all cores."""
     outside: frozenset[int] | None = None
-    """What somebody else lets the process run on."""
+    """The cores that an operator has set for the process."""
     reads: int = 0
     settled: int = 0
     used: float = 0.0
@@ -89,13 +89,13 @@ class MadeUp:
 
 
 class Run:
-    """A keeper and the time that it waits for."""
+    """A keeper and its clock."""
 
     def __init__(self, machine: MadeUp) -> None:
         self.machine, self.keeper, self.now_s, self.due_s, self.looks = machine, Keeper(machine), 0.0, 0.0, 0
 
     def go_on(self, seconds: float, until: "object" = ...) -> float:
-        """So long, or until it keeps to `until`; how long that took."""
+        """Run for this time, or until it is pinned to `until`; returns the time that this took."""
         began_s = self.now_s
         while self.now_s < began_s + seconds and self.machine.kept != until:
             self.machine.pass_time(STEP_S)
@@ -107,7 +107,7 @@ class Run:
 
 
 def kept(machine: MadeUp) -> Run:
-    """A run whose process keeps to a core."""
+    """A run whose process is pinned to a core."""
     run = Run(machine)
     run.go_on(6)
     assert machine.kept is not None
@@ -115,12 +115,12 @@ def kept(machine: MadeUp) -> Run:
 
 
 def test_a_light_load_comes_onto_the_idlest_core_within_seconds() -> None:
-    """The core with less of others' work is taken, not the other one."""
+    """The core with less load of others is chosen."""
     assert kept(MadeUp()).machine.kept == 1
 
 
 def test_a_burst_has_all_cores_within_a_second() -> None:
-    """Whenever it begins between two looks."""
+    """Holds for any start between two measurements."""
     for late in range(20):
         run = kept(MadeUp())
         run.go_on(late * STEP_S)
@@ -129,7 +129,7 @@ def test_a_burst_has_all_cores_within_a_second() -> None:
 
 
 def test_one_busy_moment_is_no_burst() -> None:
-    """What a flush of a fifth of a second takes leaves the process where it is."""
+    """A flush of a fifth of a second does not unpin the process."""
     run = kept(MadeUp())
     for _ in range(20):
         run.machine.own = 1.0
@@ -140,7 +140,7 @@ def test_one_busy_moment_is_no_burst() -> None:
 
 
 def test_an_idle_process_wakes_every_four_seconds_and_reads_nothing() -> None:
-    """It is at all cores, and neither the machine nor its own mask is looked at; a load is seen soon all the same."""
+    """It uses all cores, and neither the machine nor its own mask is measured; a load is still detected soon."""
     run = Run(MadeUp(own=0.01))
     run.go_on(100)
     assert run.looks <= IDLE_LOOKS + 1 + 100 / IDLE_S
@@ -150,14 +150,14 @@ def test_an_idle_process_wakes_every_four_seconds_and_reads_nothing() -> None:
 
 
 def test_who_has_nothing_more_to_do_gives_the_core_back() -> None:
-    """Within two seconds, so that another process can have it."""
+    """The core is free within two seconds, for another process."""
     run = kept(MadeUp())
     run.machine.own = NOTHING / 2
     assert run.go_on(10, until=None) <= 2.5
 
 
 def test_a_load_at_the_border_neither_takes_nor_leaves_in_turn() -> None:
-    """A process that has a core stays there with less than it would need to take one."""
+    """A pinned process stays with a load below the one that is needed for pinning."""
     run = kept(MadeUp())
     run.machine.own = (LITTLE + NOTHING) / 2
     run.go_on(100)
@@ -165,7 +165,7 @@ def test_a_load_at_the_border_neither_takes_nor_leaves_in_turn() -> None:
 
 
 def test_tries_that_fail_soon_become_rare_and_never_end() -> None:
-    """A load that is light for as long as nobody keeps to a core, and heavy after: waits double up to their limit."""
+    """For a load that is light until the process is pinned, and heavy after that, waits double up to their limit."""
     run, waits = kept(MadeUp()), []
     for _ in range(9):
         run.machine.own = 1.0
@@ -184,7 +184,7 @@ def test_tries_that_fail_soon_become_rare_and_never_end() -> None:
 
 
 def test_a_core_that_others_fill_is_left() -> None:
-    """Those who are bound to it, or the host that takes its time, count like anybody."""
+    """Pinned processes and stolen time of the host count like any other load."""
     run = kept(MadeUp())
     run.machine.others = {0: 1.0, 1: 1.0}
     assert run.go_on(10, until=None) <= 3
@@ -193,7 +193,7 @@ def test_a_core_that_others_fill_is_left() -> None:
 
 
 def test_a_core_is_left_for_one_with_much_less_of_others_work() -> None:
-    """And not back again for a little less."""
+    """It does not return for a small difference."""
     run = kept(MadeUp())
     run.machine.others = {0: 0.0, 1: 0.5}
     run.go_on(20)
@@ -206,18 +206,18 @@ def test_a_core_is_left_for_one_with_much_less_of_others_work() -> None:
         run.go_on(3)
         run.machine.others = {0: 0.0, 1: 0.5}
         run.go_on(2)
-        assert run.machine.kept == 0, "a core was left for what it was for a moment"
+        assert run.machine.kept == 0, "a core was left for a momentary load"
 
 
 class Neighbours:
-    """Processes of two containers on a machine of two cores: neither sees what the other claims."""
+    """Processes of two containers on a machine of two cores, which do not see each other's claims."""
 
     def __init__(self, own: float, seed: int) -> None:
         self.runs = [Run(MadeUp(own=own, others={0: 0.0, 1: 0.0})) for _ in range(2)]
         self.chance = Randomness(seed)
 
     def go_on(self, seconds: float) -> int:
-        """So long; for how many steps of that both kept to the same core."""
+        """Run for this time; returns the number of steps with both on the same core."""
         together = 0
         for _ in range(round(seconds / STEP_S)):
             for run, other in (self.runs, self.runs[::-1]):
@@ -236,7 +236,7 @@ class Neighbours:
 
 @pytest.mark.parametrize("own", [0.15, 0.3, 0.6])
 def test_processes_that_do_not_see_each_others_claims_come_apart(own: float) -> None:
-    """They began together and chose the same idle core: two on one are dearer than none that keeps to one."""
+    """They started together and chose the same idle core, which costs more than no pinning."""
     for seed in range(10):
         neighbours = Neighbours(own, seed)
         neighbours.go_on(60)
@@ -244,7 +244,7 @@ def test_processes_that_do_not_see_each_others_claims_come_apart(own: float) -> 
 
 
 def test_no_core_that_another_process_keeps_to_is_taken() -> None:
-    """The next best is; none if all are taken."""
+    """The next best core is used, or none if all are claimed."""
     assert kept(MadeUp(taken={1})).machine.kept == 0
     run = Run(MadeUp(taken={0, 1}))
     run.go_on(100)
@@ -252,7 +252,7 @@ def test_no_core_that_another_process_keeps_to_is_taken() -> None:
 
 
 def test_a_system_that_refuses_is_asked_less_and_less_often() -> None:
-    """All that it allows is used, and what was refused for a moment is had later."""
+    """All allowed cores are used, and pinning works again after a temporary refusal."""
     run = Run(MadeUp(refuses=True))
     run.go_on(1000)
     assert run.machine.kept is None
@@ -262,7 +262,7 @@ def test_a_system_that_refuses_is_asked_less_and_less_often() -> None:
 
 
 def test_threads_that_could_not_be_told_are_told_as_soon_as_they_can_be() -> None:
-    """A process that needs all its cores, and has no file descriptor left, is not on one of them for ever."""
+    """A process that needs all its cores, but has no free file descriptor, does not stay pinned for ever."""
     run = kept(MadeUp())
     run.machine.own, run.machine.has_files = 1.0, False
     run.go_on(10)
@@ -273,7 +273,7 @@ def test_threads_that_could_not_be_told_are_told_as_soon_as_they_can_be() -> Non
 
 
 def test_moves_from_core_to_core_are_one_time_of_keeping_to_one() -> None:
-    """Who kept to one for long, wherever, waits no longer than others before the next try."""
+    """A process that was pinned for long, also to several cores, does not wait longer before the next attempt."""
     run = kept(MadeUp())
     for _ in range(2):
         run.machine.own = 1.0
@@ -291,7 +291,7 @@ def test_moves_from_core_to_core_are_one_time_of_keeping_to_one() -> None:
 
 
 def test_cores_that_somebody_else_chose_are_taken_over() -> None:
-    """When the mask is no longer the one core, the process stops keeping to it; with one core left it does nothing."""
+    """When the mask is changed from outside, the process unpins itself; with one core left it does nothing."""
     run = kept(MadeUp())
     run.machine.outside = frozenset({0})
     assert run.go_on(5, until=None) <= 2
@@ -300,14 +300,14 @@ def test_cores_that_somebody_else_chose_are_taken_over() -> None:
 
 
 def test_cores_that_nobody_counts_are_not_chosen() -> None:
-    """Where /proc/stat speaks of other numbers than the process is given, as in some containers."""
+    """Holds where /proc/stat has other core numbers than the process's mask, as in some containers."""
     run = Run(MadeUp(outside=frozenset({6, 7})))
     run.go_on(100)
     assert run.machine.kept is None
 
 
 def test_threads_that_were_on_their_way_are_told_a_look_later() -> None:
-    """After it kept to a core, and after it left it."""
+    """Holds for a pinned process, and for one that was unpinned."""
     run = kept(MadeUp())
     told = run.machine.settled
     assert told == 1
@@ -321,7 +321,7 @@ loads = st.builds(Load, st.floats(0, 4), st.dictionaries(st.integers(0, 3), st.f
 
 @given(st.lists(loads, max_size=60))
 def test_no_core_is_chosen_that_the_load_speaks_against(some: list[Load]) -> None:
-    """Whatever was before: nobody who needs more than ENOUGH, or next to nothing, comes onto one core."""
+    """After any history, a process with a load above ENOUGH, or below LITTLE, is not pinned."""
     decision = OneCore()
     for load in some:
         before, choices = decision.core, decision.choices(load)

@@ -1,4 +1,4 @@
-"""The event loop of roles keeps time."""
+"""Timers of the roles' event loop are accurate."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ SLEEPS = 50
 
 
 async def sleeps() -> int:
-    """How often one sleeps who waits until each of so many times, none of which is a whole number of milliseconds."""
+    """The number of sleeps of a task that waits until several times, none of them a whole number of milliseconds."""
     count, clock = 0, SystemClock()
     for number in range(SLEEPS):
         until_s = clock.monotonic_s() + 0.0021 + number * 0.00001
@@ -20,13 +20,13 @@ async def sleeps() -> int:
 
 
 def test_who_waits_until_a_time_sleeps_once() -> None:
-    """A loop whose timers are early has it sleep again and again: thirty times where libuv counts for itself."""
+    """If timers are early, the task sleeps repeatedly: thirty times with libuv's own rounding."""
     with asyncio.Runner(loop_factory=RoleLoop) as runner:
         assert runner.run(sleeps()) <= 2 * SLEEPS
 
 
 async def shortest(delay_s: float) -> float:
-    """The shortest of some sleeps beside what keeps the loop busy, so that it looks at its timers all the time."""
+    """The shortest of some sleeps while other work keeps the loop busy, so that it checks its timers continuously."""
     took_s: list[float] = []
     clock, loop = SystemClock(), asyncio.get_running_loop()
 
@@ -43,6 +43,6 @@ async def shortest(delay_s: float) -> float:
 
 
 def test_a_sleep_is_never_too_short() -> None:
-    """Libuv is given whole milliseconds: the nearest ones would be too few for what lies in between."""
+    """Libuv takes whole milliseconds, and rounding to the nearest would make some sleeps too short."""
     with asyncio.Runner(loop_factory=RoleLoop) as runner:
         assert runner.run(shortest(0.0024)) >= 0.0024

@@ -1,4 +1,4 @@
-"""Lines through real pipes and files, whatever becomes of the one who reads them."""
+"""Lines through real pipes and files, with readers that hang, disconnect or are slow."""
 
 import contextlib
 import fcntl
@@ -19,7 +19,7 @@ FLUSH_S = 20.0
 
 
 class Pipe:
-    """A pipe that holds little."""
+    """A pipe with a small buffer."""
 
     def __init__(self) -> None:
         self.reading, self.writing = os.pipe()
@@ -30,7 +30,7 @@ class Pipe:
         self.reading = -1
 
     def everything(self, writer: LineWriter) -> list[str]:
-        """All lines that a writer wrote and will write of what it has."""
+        """All lines that a writer has written and still writes."""
         chunks: list[bytes] = []
 
         def read() -> None:
@@ -40,7 +40,7 @@ class Pipe:
         reader = threading.Thread(target=read)
         reader.start()
         assert writer.flush(FLUSH_S)
-        assert writer.flush(FLUSH_S), "what it told of a gap is written as well"
+        assert writer.flush(FLUSH_S), "the line about a gap is written as well"
         os.close(self.writing)
         self.writing = -1
         reader.join()
@@ -49,7 +49,7 @@ class Pipe:
 
 @pytest.fixture
 def pipe() -> Iterator[Pipe]:
-    """Nobody reads it yet."""
+    """A pipe without a reader yet."""
     found = Pipe()
     yield found
     for descriptor in (found.reading, found.writing):
@@ -58,7 +58,7 @@ def pipe() -> Iterator[Pipe]:
 
 
 def test_lines_are_written_whole_and_in_order(pipe: Pipe) -> None:
-    """Short and long lines of one thread come as it gave them."""
+    """Short and long lines of one thread keep their order."""
     writer = LineWriter(pipe.writing)
     given = [f"{n} " + "x" * (n * 37 % 700 if n % 50 else 3 * PIPE_BYTES) for n in range(300)]
     for line in given:
@@ -68,14 +68,14 @@ def test_lines_are_written_whole_and_in_order(pipe: Pipe) -> None:
 
 
 def test_a_line_of_any_text_is_written(pipe: Pipe) -> None:
-    """What has no form in UTF-8 is escaped."""
+    """Characters that UTF-8 cannot encode are escaped."""
     writer = LineWriter(pipe.writing)
     writer.write("half of a pair: \ud800, é")
     assert pipe.everything(writer) == ["half of a pair: \\ud800, é"]
 
 
 def test_a_reader_that_hangs_costs_lines_and_nothing_else(pipe: Pipe) -> None:
-    """The caller goes on; each line is written or counted, and gaps are told of when the reader is back."""
+    """The caller continues; each line is written or counted, and gaps are reported when the reader is back."""
     gaps: list[int] = []
     writer = LineWriter(pipe.writing, on_gap=gaps.append, waiting_bytes_max=64 << 10)
     for n in range(3000):
@@ -88,7 +88,7 @@ def test_a_reader_that_hangs_costs_lines_and_nothing_else(pipe: Pipe) -> None:
 
 
 def test_a_full_queue_takes_lines_again_once_half_of_it_is_written(pipe: Pipe) -> None:
-    """A slow reader gets long stretches of lines with few gaps, not one line now and then."""
+    """A slow reader gets long sequences of lines with few gaps, not single lines."""
     gaps: list[int] = []
     room = 64 << 10
     writer = LineWriter(pipe.writing, on_gap=gaps.append, waiting_bytes_max=room)
@@ -113,7 +113,7 @@ def test_a_line_longer_than_the_queue_is_written(pipe: Pipe) -> None:
 
 
 def test_a_reader_that_went_away_costs_lines_and_nothing_else(pipe: Pipe) -> None:
-    """EPIPE is counted: by process, for each line."""
+    """EPIPE is counted for each line."""
     writer = LineWriter(pipe.writing)
     pipe.close_reader()
     for n in range(100):
@@ -136,7 +136,7 @@ def test_a_descriptor_that_refuses_costs_lines_and_nothing_else(descriptor: int 
 
 
 def test_a_pipe_that_another_process_made_non_blocking_loses_nothing(pipe: Pipe) -> None:
-    """EAGAIN is waited for by the thread: O_NONBLOCK belongs to all who share a pipe, and any of them may set it."""
+    """The thread waits after EAGAIN: any process that shares a pipe may set O_NONBLOCK for all of them."""
     os.set_blocking(pipe.writing, False)
     writer = LineWriter(pipe.writing)
     given = [f"line {n} " + "x" * 300 for n in range(500)] + ["y" * 3 * PIPE_BYTES]
@@ -147,7 +147,7 @@ def test_a_pipe_that_another_process_made_non_blocking_loses_nothing(pipe: Pipe)
 
 
 def test_what_follows_a_torn_line_begins_a_line(tmp_path: Path) -> None:
-    """A reader that goes away in the middle of a line, and one that comes: the next line is whole, and the gap told."""
+    """After a reader left in the middle of a line, the next reader gets whole lines and the report of the gap."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     first = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
@@ -207,7 +207,7 @@ def test_many_threads_lose_no_line(pipe: Pipe) -> None:
 
 
 def test_lines_fit_into_one_write() -> None:
-    """What processes that share a pipe write is mixed line by line, never within one."""
+    """Processes that share a pipe mix whole lines, never parts of them."""
     assert os.pathconf("/dev/null", "PC_PIPE_BUF") >= WRITE_BYTES_MAX
 
 
@@ -226,7 +226,7 @@ writer.write("again")
 
 
 def test_a_forked_child_writes_its_own_lines() -> None:
-    """A fork takes no thread along; the child starts its own, and each line is there once when they have ended."""
+    """A fork does not copy the thread; the child starts its own, and each line is written once."""
     done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True)
     assert done.stderr.split() == ["parent", "child", "again"]
 
@@ -243,6 +243,6 @@ sys.exit(7)
 
 
 def test_a_thread_that_hangs_does_not_hold_up_the_end() -> None:
-    """The process ends with its own exit code, and says nothing of the thread."""
+    """The process ends with its own exit code, without an error of the thread."""
     done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (7, "")

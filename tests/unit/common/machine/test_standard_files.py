@@ -18,7 +18,7 @@ sys.stdout.flush()
 sys.stderr.write("goes nowhere")
 print(sys.stdin.read(), report, *(os.readlink(f"/proc/self/fd/{n}") for n in range(3)), file=open(report, "w"))
 """
-CLOSE = "import os, sys; os.closerange(0, 3); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+CLOSE = "import os, sys\nos.closerange(0, 3)\nos.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
 
 
 def test_nothing_becomes_a_standard_file_that_was_closed() -> None:
@@ -52,7 +52,7 @@ SAID = ("a line of the log", "a line of a library", "a warning", "a line of an i
 
 
 def test_what_python_says_for_itself_goes_the_way_of_the_log() -> None:
-    """Lines of libraries, warnings, tracebacks of threads and of the end of the process: all of it is there."""
+    """Lines of libraries, warnings, tracebacks of threads and of the end of the process are all written."""
     done = subprocess.run([sys.executable, "-c", OWN, "1", "0"], capture_output=True, text=True, check=False)
     assert [words for words in (*SAID, "RuntimeError: the end") if words not in done.stderr] == []
     assert (done.returncode, done.stdout) == (1, "dropped 0\n")
@@ -60,7 +60,7 @@ def test_what_python_says_for_itself_goes_the_way_of_the_log() -> None:
 
 @pytest.mark.parametrize("reader", ["hangs", "gone", "full", "closed"])
 def test_nothing_waits_for_the_reader_of_standard_error(reader: str) -> None:
-    """Whatever is written to it: the process does its work, drops and counts lines, and ends with its own exit code."""
+    """The process does its work, drops and counts lines, and ends with its own exit code."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     if reader == "gone":
@@ -95,7 +95,7 @@ for _ in range(100):
 
 @pytest.mark.parametrize("opened", [os.pipe, os.openpty])
 def test_a_library_in_c_does_not_wait_either_and_nobody_else_is_changed(opened: Callable[[], tuple[int, int]]) -> None:
-    """The process opens a pipe or a terminal again as non-blocking. Others who have the same one still wait."""
+    """The process opens a pipe or a terminal again as non-blocking. Other processes that share it still block."""
     reading, writing = opened()
     done = subprocess.run(
         [sys.executable, "-c", LIBRARY], stdout=subprocess.PIPE, stderr=writing, text=True, check=True
@@ -124,7 +124,7 @@ print(os.get_blocking(2), file=sys.stderr)
 
 
 def test_a_child_gets_standard_error_as_its_parent_did() -> None:
-    """It may wait for the reader, if it is no process of ours; and starting it changes nothing for its parent."""
+    """A child that is not one of our processes may wait for the reader; starting it does not affect its parent."""
     done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines() == ["a child True", "False"]
 
@@ -138,7 +138,7 @@ sys.exit(front.command(lambda: print("x" * int(sys.argv[1])) or 5))
 
 @pytest.mark.parametrize("size", ["10", "100000"], ids=["at the end", "while it runs"])
 def test_a_command_whose_output_is_not_read_ends_quietly(size: str) -> None:
-    """Its exit code is what a shell shows for SIGPIPE; one that cannot write says so once."""
+    """Its exit code is the one of a shell for SIGPIPE; a command that cannot write prints one error."""
     reading, writing = os.pipe()
     os.close(reading)
     words = [sys.executable, "-c", PRINTING, size]

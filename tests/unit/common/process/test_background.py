@@ -1,4 +1,4 @@
-"""Every task has an owner, and its end is somebody's business."""
+"""Every task has an owner that waits for its end."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from ortoo.common.process.containment import CONTAINED_FAILURES
 
 
 class SteppedClock(SystemClock):
-    """A clock whose sleepers wake when the test says so."""
+    """A clock whose sleepers the test wakes."""
 
     def __init__(self) -> None:
         self.ticks: asyncio.Queue[None] = asyncio.Queue()
@@ -37,7 +37,7 @@ async def test_leaving_the_block_ends_its_tasks() -> None:
 
 
 async def test_failure_of_a_task_ends_the_block() -> None:
-    """A dead task is never left unnoticed."""
+    """A failed task never stays unnoticed."""
 
     async def fail() -> None:
         raise ValueError("x")
@@ -71,7 +71,7 @@ async def test_periodic_step_survives_its_own_failure() -> None:
 
 
 async def test_error_of_the_body_is_the_error_of_the_block() -> None:
-    """What the body raises comes out as it is, not in a group, and the tasks end with it."""
+    """The body's error is raised unchanged, not in a group, and the tasks end."""
     with pytest.raises(KeyError):
         async with Background("owner") as background:
             task = background.spawn("forever", asyncio.Event().wait())
@@ -80,7 +80,7 @@ async def test_error_of_the_body_is_the_error_of_the_block() -> None:
 
 
 async def test_what_is_begun_while_the_block_is_left_does_not_hold_it_up() -> None:
-    """A task that is cancelled may begin another one to tidy up; that one ends with the block."""
+    """A cancelled task may start another one to clean up; that one ends with the block."""
     async with asyncio.timeout(10), Background("test") as background:
         begun = asyncio.Event()
 
@@ -98,7 +98,7 @@ async def test_what_is_begun_while_the_block_is_left_does_not_hold_it_up() -> No
 async def test_a_cancellation_that_a_library_swallowed_is_said_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A stop ends, and tells which task did not hear it, and where it was."""
+    """A stop ends, and reports the task that swallowed its cancellation, and the place where it was."""
     monkeypatch.setattr(background_module, "LOST_S", 0.01)
     swallowed: list[int] = []
 
@@ -119,7 +119,7 @@ async def test_a_cancellation_that_a_library_swallowed_is_said_again(
 
 
 async def test_who_is_cancelled_ends_also_when_a_task_fails_meanwhile() -> None:
-    """A loop around the block that tries again after failures would go on for ever."""
+    """Otherwise a loop around the block that retries after failures would never end."""
     began = asyncio.Event()
     rounds = 0
 
@@ -147,9 +147,9 @@ async def test_who_is_cancelled_ends_also_when_a_task_fails_meanwhile() -> None:
 
 @pytest.mark.parametrize(("error", "told"), [(TimeoutError(), 0), (Unavailable("away"), 0), (KeyError("body"), 1)])
 async def test_who_is_cancelled_while_a_peer_falls_silent_tells_of_no_defect(error: Exception, told: int) -> None:
-    """A member that stopped as a stream to another one had just gone silent told of a defect (three members, seed 30).
+    """A replica that stopped just after a stream to another one went silent reported a defect.
 
-    What the body raises of its peer gives way to the cancellation without a word; a defect of it is still told.
+    The body's errors about its peer are dropped in favour of the cancellation; a defect is still reported.
     """
     began = asyncio.Event()
 

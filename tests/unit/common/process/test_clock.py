@@ -10,14 +10,14 @@ from ortoo.common.process.clock import SystemClock, going_on
 
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="NO CLOCK_BOOTTIME; run it on Linux")
 def test_the_clock_of_leases_is_the_one_that_goes_on_while_the_machine_sleeps() -> None:
-    """What it shows lies between two looks at that clock."""
+    """Its time lies between two readings of that clock."""
     before = time.clock_gettime(time.CLOCK_BOOTTIME)
     now_s = SystemClock().monotonic_s()
     assert before <= now_s <= time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def test_a_system_without_such_a_clock_has_another_one() -> None:
-    """One that does not know it, and one that refuses it, count the seconds that they are awake."""
+    """A system without the clock, or one that refuses it, counts only the seconds that it is awake."""
 
     def refused(number: int) -> float:
         raise OSError(22, "Invalid argument")

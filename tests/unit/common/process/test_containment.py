@@ -1,4 +1,4 @@
-"""What serves one peer ends alone, is counted, and fills no log (G14)."""
+"""The failure of work for one peer ends only that work, is counted, and does not fill the log (G14)."""
 
 import asyncio
 from itertools import count
@@ -21,12 +21,12 @@ def where() -> str:
 
 
 async def fail() -> None:
-    """Meet a defect."""
+    """Raise a defect."""
     raise ValueError("a defect")
 
 
 async def test_a_failure_ends_its_scope_and_nothing_else(where: str) -> None:
-    """The scope's other tasks end, whoever waits hears of it, and the process's own tasks go on (B-001 to B-004)."""
+    """The scope's other tasks end, waiting callers get an error, and the process's own tasks continue."""
     heard: list[Exception] = []
     async with asyncio.timeout(10), Background("process") as background:
         loop = background.spawn("own loop", asyncio.Event().wait())
@@ -43,7 +43,7 @@ async def test_a_failure_ends_its_scope_and_nothing_else(where: str) -> None:
 
 
 async def test_one_who_cannot_even_be_told_ends_nothing(where: str) -> None:
-    """B-003: telling a peer why it ends may fail as well."""
+    """Sending a peer the reason for its end may fail as well."""
 
     def failed(error: Exception) -> None:
         raise RuntimeError("it does not listen")
@@ -54,7 +54,7 @@ async def test_one_who_cannot_even_be_told_ends_nothing(where: str) -> None:
 
 
 async def test_a_cancelled_scope_ends_its_tasks_without_a_word(where: str) -> None:
-    """A peer that is gone is no failure."""
+    """A peer that disconnected is not a failure."""
     async with asyncio.timeout(10), Background("process") as background:
         scope = background.scope(where)
         tasks = [scope.start("x", asyncio.Event().wait()) for _ in range(3)]
@@ -65,7 +65,7 @@ async def test_a_cancelled_scope_ends_its_tasks_without_a_word(where: str) -> No
 
 
 async def test_what_was_asked_for_fails_for_whoever_waits() -> None:
-    """B-002: an error is the answer of the one who asked; a second waiter gets it too, nobody waiting is fine."""
+    """The caller gets the error, a second waiter gets it too, and having no waiter is fine."""
     async with asyncio.timeout(10), Background("process") as background:
         for failing in (background.asked("x", fail()), background.asked("x", fail())):
             with pytest.raises(ValueError, match="a defect"):
@@ -76,7 +76,7 @@ async def test_what_was_asked_for_fails_for_whoever_waits() -> None:
 
 
 async def test_cancelling_what_was_asked_for_ends_it_and_a_cancelled_wait_for_what_is_kept_does_not() -> None:
-    """Who has gone is not served on; what was accepted is followed up."""
+    """A disconnected caller is no longer served; accepted work is completed."""
     begun, ended, go_on, done = (asyncio.Event() for _ in range(4))
 
     async def work() -> None:
@@ -103,7 +103,7 @@ async def test_cancelling_what_was_asked_for_ends_it_and_a_cancelled_wait_for_wh
 
 
 async def test_of_one_kind_the_log_has_one_line_a_second(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-009: a thousand malformed requests are a line each second that counts those left out, without a traceback."""
+    """A thousand malformed requests are one line per second with a count of the others, without a traceback."""
     now_s = [100.0]
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s[0])
     with capture_logs() as lines:
@@ -118,7 +118,7 @@ async def test_of_one_kind_the_log_has_one_line_a_second(where: str, monkeypatch
 
 
 async def test_a_defect_is_told_as_internal_and_what_is_known_as_it_is(where: str) -> None:
-    """A peer learns no Python from us but the kind of the defect."""
+    """A peer sees no details of a defect."""
     known = Invalid("fix it")
     assert told_as(known, where) is known
     assert isinstance(told_as(KeyError("secret"), where), Internal)

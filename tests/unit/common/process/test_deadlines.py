@@ -1,4 +1,4 @@
-"""Deadlines: in the order of time, by one sleeping task, and bounded by those that count."""
+"""Deadlines: in the order of time, by one sleeping task, and with bounded memory."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ def test_calls_come_in_the_order_of_their_times() -> None:
 
 
 def test_cancelled_deadlines_do_not_stay() -> None:
-    """B-085: of 100,000 deadlines that were set and cancelled while 100 live on, no more is kept than twice these."""
+    """Of 100,000 deadlines that were set and cancelled while 100 are pending, at most twice the pending are kept."""
     heap = DeadlineHeap()
     kept = [heap.add(1_000.0 + number, lambda: None) for number in range(100)]
     for number in range(100_000):
@@ -37,7 +37,7 @@ def test_cancelled_deadlines_do_not_stay() -> None:
 
 
 def test_an_earlier_deadline_cuts_the_sleep_short() -> None:
-    """The sleeping task is one, whatever is set; after closing nothing is called."""
+    """There is only one sleeping task; after closing no function is called."""
     clock = VirtualClock()
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""A stop that does not end says why."""
+"""A stop that does not end reports why."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from ortoo.testing.time.virtual_clock import VirtualClock
 
 
 async def test_a_stop_that_takes_long_names_who_is_still_there_and_where() -> None:
-    """Nothing is said before the time; then each task, down to the innermost function that waits."""
+    """Nothing is logged before the time; then each task, down to the innermost function that waits."""
     clock, stopping = VirtualClock(), asyncio.Event()
 
     async def hang() -> None:
@@ -36,7 +36,7 @@ async def test_a_stop_that_takes_long_names_who_is_still_there_and_where() -> No
 
 
 async def test_the_place_of_a_task_that_ended_is_nowhere() -> None:
-    """It does not hold up anything."""
+    """It does not delay the stop."""
 
     async def nothing() -> None:
         pass

@@ -1,4 +1,4 @@
-"""What a process may use of the memory, as control groups say."""
+"""The memory limit of a process, by control groups."""
 
 import contextlib
 import os
@@ -38,7 +38,7 @@ def group(root: Path, path: str, said: str) -> None:
     ],
 )
 def test_the_least_limit_counts(tmp_path: Path, files: dict[str, str], of_process: str, expected: int) -> None:
-    """B-083: of version 1 and 2, the container's own group or those above the process; never more than there is."""
+    """It works for versions 1 and 2, and for all groups above the process; the limit never exceeds the memory."""
     for path, said in files.items():
         group(tmp_path, path, said)
     (tmp_path / "cgroup").write_text(of_process + "\n")
@@ -47,7 +47,7 @@ def test_the_least_limit_counts(tmp_path: Path, files: dict[str, str], of_proces
 
 @contextlib.contextmanager
 def real_group(limit_bytes: int) -> Iterator[Path]:
-    """A control group of the kernel with this limit, of whichever version there is."""
+    """A control group of the kernel with this limit, of the available version."""
     for root, name in (
         (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
         (Path("/sys/fs/cgroup"), "memory.max"),
@@ -66,11 +66,11 @@ def real_group(limit_bytes: int) -> Iterator[Path]:
             return
         finally:
             folder.rmdir()
-    pytest.skip("NO CONTROL GROUPS: limits were NOT tested; run as root where the controller of memory may be used")
+    pytest.skip("NO CONTROL GROUPS, limits were NOT tested; run as root where the controller of memory may be used")
 
 
 def test_a_limit_of_the_kernel_is_read() -> None:
-    """B-083: a process within a real control group reads what the kernel was told, as in a container."""
+    """A process in a real control group reads the kernel's limit, as in a container."""
     with real_group(256 * MIB) as folder:
         code = "from ortoo.common.process.memory_budget import memory_bytes; print(memory_bytes())"
         into = f"echo $$ > {folder}/cgroup.procs && exec {sys.executable} -c '{code}'"

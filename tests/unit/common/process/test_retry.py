@@ -1,4 +1,4 @@
-"""Delays between tries double, stay within their bounds and differ by chance."""
+"""Delays between attempts double, stay within their bounds and are random."""
 
 from hypothesis import given
 from hypothesis import strategies as st

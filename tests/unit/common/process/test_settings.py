@@ -42,7 +42,7 @@ def test_nothing_given_means_defaults() -> None:
 
 
 def test_command_line_beats_environment_beats_file(tmp_path: Path) -> None:
-    """The nearer source wins, and the origin of each value is known."""
+    """The source with the higher priority wins, and the origin of each value is known."""
     file = tmp_path / "x.toml"
     file.write_text('listen_address = "file:1"\nratio = 0.1\nstrict = false\n[store]\nsegment_bytes = 7\n')
     loaded = load(
@@ -60,7 +60,7 @@ def test_command_line_beats_environment_beats_file(tmp_path: Path) -> None:
 
 
 def test_values_are_converted_to_the_field_type() -> None:
-    """Text from the environment becomes what the field holds."""
+    """Text from the environment is converted to the field's type."""
     got = read({"EX_ENODES": "a, b,", "EX_STORE_SEGMENT_BYTES": "0x10", "EX_STORE_MODE": "async", "EX_DATA_DIR": "/d"})
     assert got == Example(enodes=("a", "b"), store=Store(16, Mode.ASYNC), data_dir=Path("/d"))
     assert read({"EX_REDIS_URL": ""}).redis_url is None
@@ -106,6 +106,6 @@ def test_wrong_files_are_named(tmp_path: Path, text: str, words: str) -> None:
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
-    """A settings file that was asked for must be there."""
+    """A settings file that was given must exist."""
     with pytest.raises(Invalid, match="cannot be read"):
         read(file=tmp_path / "absent.toml")

@@ -1,4 +1,4 @@
-"""Waiting for what a thread does."""
+"""Waiting for the work of a thread."""
 
 import asyncio
 import gc
@@ -12,7 +12,7 @@ from ortoo.common.process.threads import completed, uninterrupted
 
 
 async def cancelled_work_that_fails() -> None:
-    """A caller is cancelled, and waits for work that fails then."""
+    """A caller is cancelled, and waits for work that then fails."""
     loop = asyncio.get_running_loop()
     running: asyncio.Future[None] = loop.create_future()
     begun = asyncio.Event()
@@ -31,7 +31,7 @@ async def cancelled_work_that_fails() -> None:
 
 
 async def test_work_that_fails_for_a_caller_who_is_cancelled_leaves_no_error_behind() -> None:
-    """Nobody else can hear of it; the simulation found it with seed 345 and three members."""
+    """No other code could report the failure; the simulation found this with three replicas."""
     told: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, about: told.append(about))
     await cancelled_work_that_fails()
@@ -43,7 +43,7 @@ async def test_work_that_fails_for_a_caller_who_is_cancelled_leaves_no_error_beh
 async def test_who_is_cancelled_several_times_waits_for_the_thread(
     wait: Callable[["asyncio.Future[int]"], Awaitable[int]],
 ) -> None:
-    """A stop that takes long cancels again; the work goes on all the same, and it may count."""
+    """A slow stop cancels repeatedly; the work still continues, and its result may count."""
     loop = asyncio.get_running_loop()
     running: asyncio.Future[int] = loop.create_future()
     had: list[int] = []

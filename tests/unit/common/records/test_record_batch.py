@@ -1,4 +1,4 @@
-"""Batches carry messages exactly, keep their limits, and name what is wrong."""
+"""Batches carry messages exactly, keep their limits, and name mistakes."""
 
 import pickle
 from dataclasses import FrozenInstanceError, replace
@@ -35,14 +35,14 @@ def test_a_full_message_comes_back() -> None:
 
 
 def test_a_simple_message_comes_back_with_its_birth() -> None:
-    """What was absent stays absent; the birth is stamped."""
+    """Absent fields stay absent; only the birth time is set."""
     message = open_batch(encode([Message(b"x")], now_ms=42)).message(0)
     assert message == Message(b"x", born_at_ms=42)
     assert (message.tag, message.keys, dict(message.properties), message.message_id) == (None, (), {}, None)
 
 
 def test_absent_columns_take_no_bytes() -> None:
-    """A batch of bodies has no field for what no message has."""
+    """A batch of bodies has no column that no message uses."""
     batch = record_pb2.RecordBatch.FromString(encode([Message(b"x"), Message(b"y")], now_ms=1).records)
     assert {field.name for field, _ in batch.ListFields()} == {
         "format",
@@ -56,7 +56,7 @@ def test_absent_columns_take_no_bytes() -> None:
 
 
 def test_bytes_are_those_of_protobuf_itself() -> None:
-    """The wire writer makes what protobuf's own runtime makes of the same fields."""
+    """The wire writer makes the same bytes as protobuf's own runtime."""
     for messages in ([FULL], [FULL, FULL.replace(tag=None, keys=(), properties={})], [Message(b"x", "t")] * 300):
         records = encode(messages, now_ms=1).records
         assert record_pb2.RecordBatch.FromString(records).SerializeToString(deterministic=True) == records
@@ -82,7 +82,7 @@ def test_views_answer_by_row_and_in_bulk_alike() -> None:
 
 
 def test_bulk_encoding_is_encoding() -> None:
-    """Bodies give the bytes that messages of them give, and texts in place of keys those of one key each."""
+    """Bodies give the same bytes as messages, and texts instead of tuples of keys the bytes of one key each."""
     bodies = [b"1", b"22", b"333"]
     assert encode(bodies, now_ms=1) == encode([Message(body) for body in bodies], now_ms=1)
     assert encode([Message(body, "t", key) for body, key in zip(bodies, "abc", strict=True)], now_ms=1) == encode(
@@ -95,7 +95,7 @@ def test_bulk_encoding_is_encoding() -> None:
 
 @pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.LZ4])
 def test_compressed_bodies_come_back(codec: Codec) -> None:
-    """A codec changes the size and nothing else; what does not shrink stays as it is."""
+    """A codec changes only the size; bodies that do not shrink stay uncompressed."""
     bodies = [b"compressible " * 40] * 100
     sealed = encode(bodies, now_ms=1, codec=codec)
     assert len(sealed.records) < 10_000
@@ -106,7 +106,7 @@ def test_compressed_bodies_come_back(codec: Codec) -> None:
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the optional library, the error says which extra brings it."""
+    """Without the optional library, the error names the extra to install."""
     monkeypatch.setitem(compression._LIBRARIES, Codec.ZSTD, ("no_such_library_here", "zstd"))
     with pytest.raises(Unsupported, match=r"ortoo-common\[zstd\]"):
         encode([b"x"], now_ms=1, codec=Codec.ZSTD)
@@ -148,7 +148,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_message_that_breaks_a_limit_is_named(fields: dict[str, Any], field: str) -> None:
-    """The error says which message of the batch and which field of it."""
+    """The error names the message of the batch and its field."""
     wrong = Message(**{"body": b"x", **fields})
     with pytest.raises(Invalid) as alone:
         wrong.check()
@@ -159,9 +159,9 @@ def test_a_message_that_breaks_a_limit_is_named(fields: dict[str, Any], field: s
 
 
 def test_a_batch_is_delayed_as_a_whole_or_not_at_all() -> None:
-    """Some messages with a deliver-at and some without are two batches; so with priorities."""
+    """Messages with and without a deliver-at need two batches; the same holds for priorities."""
     for some in (Message(b"x", deliver_at_ms=5), Message(b"x", priority=0)):
-        with pytest.raises(Invalid, match="batches of their own"):
+        with pytest.raises(Invalid, match="separate batches"):
             encode([some, Message(b"y")], now_ms=1)
 
 
@@ -210,7 +210,7 @@ def test_a_builder_fills_and_starts_anew() -> None:
 
 
 def test_what_is_newer_is_unsupported_not_damaged() -> None:
-    """Formats, features and codecs of tomorrow are refused as such; unknown columns are skipped."""
+    """Newer formats, features and codecs are refused as Unsupported; unknown columns are skipped."""
     batch = record_pb2.RecordBatch.FromString(encode([FULL], now_ms=1).records)
     for name, value in (("format", 2), ("required_features", 1 << 40), ("codec", 77)):
         newer = record_pb2.RecordBatch()

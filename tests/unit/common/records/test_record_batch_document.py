@@ -9,7 +9,7 @@ DOCUMENT = Path(__file__).parents[4] / "docs" / "formats" / "record-batch.md"
 
 
 def test_the_document_has_the_codes_table() -> None:
-    """Every field stands in the document as in the code, in the same order."""
+    """The document has the same fields as the code, in the same order."""
     rows = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("| ") and line[2].isdecimal()]
     documented = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in rows]
     assert documented[: len(COLUMNS)] == [

@@ -52,7 +52,7 @@ def test_wrong_envelope_is_refused_by_field(wrong: SealedBatch, field: str) -> N
 
 
 def test_readers_take_a_copy_that_is_larger_than_what_its_producer_could_send() -> None:
-    """G9: a dead letter says more than its message did, and that may have been as large as there may be."""
+    """G9: a dead letter has more properties than its message, which may have had the maximum size."""
     largest = Message(b"a" * BODY_BYTES_MAX, None, ("k",) * 13_000)
     encode([largest], now_ms=1).check()
     copy = encode([largest.replace(properties={"DLQ_ERROR": "e" * 8_192})], now_ms=1, limits=OF_COPIES)

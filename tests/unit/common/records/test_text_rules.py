@@ -1,4 +1,4 @@
-"""What texts of messages hold, and what numbers they tell."""
+"""The texts of messages, and numbers in them."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from ortoo.common.records.text_rules import whole_number
     ],
 )  # fmt: skip
 def test_a_text_tells_a_number_that_fits_or_none(text: str, number: int | None) -> None:
-    """Nothing that a sender writes ends who reads it: int() takes others than these digits, and not too many."""
+    """No text of a sender makes the reader fail: int() accepts other digits, and refuses too many."""
     assert whole_number(text) == number
 
 

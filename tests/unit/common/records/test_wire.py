@@ -7,7 +7,7 @@ from ortoo.common.records.wire import number_field, varint
 
 @pytest.mark.parametrize("number", [-1, -128, -129])
 def test_a_number_below_0_is_never_written_as_another(number: int) -> None:
-    """A field of fixed width reads as -1: who writes that again must not make a 127 of it."""
+    """A fixed-width field is read as -1, and the writer must not turn that into 127."""
     with pytest.raises(ValueError, match="range"):
         varint(number)
     with pytest.raises(ValueError, match="range"):

@@ -1,4 +1,4 @@
-"""What a server's calls are counted by: each form of call, good and bad, and those that are open now."""
+"""Metrics of a server's calls: each kind of call, successful and failed, and open calls."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,7 +16,7 @@ FORMS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
 class Context:
-    """As much of a call's context as metrics and errors need."""
+    """The part of a call's context that metrics and errors need."""
 
     def __init__(self) -> None:
         self.given: Any = None
@@ -35,7 +35,7 @@ class Context:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("fails", "status"), [(False, "OK"), (True, "NOT_FOUND")])
 async def test_every_form_of_call_is_counted_with_its_status(form: str, fails: bool, status: str) -> None:
-    """ReceiveMessage has many answers to one request: it is seen as all others are."""
+    """ReceiveMessage, which has many answers to one request, is counted like all others."""
     metrics = CallMetrics(SystemClock())
     seen: list[tuple[int, dict[str, int]]] = []
 

@@ -41,7 +41,7 @@ def example() -> Metrics:
 
 
 def test_text_has_every_value() -> None:
-    """What was counted is found again in the text, escapes included."""
+    """The text contains all counted values, with escapes."""
     found = families("".join(chunks(example())))
     assert found["messages_total"] == {(("topic", 'a\\"\\\\\\nb'),): 7, (("topic", "t"),): 0}
     assert found["lag"][("group", "h"), ("topic", "t")] == 3
@@ -50,9 +50,9 @@ def test_text_has_every_value() -> None:
     assert found["latency_seconds_sum"][(("method", "Send"),)] == 5
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED: no promtool; install Prometheus")
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED, no promtool; install Prometheus")
 def test_text_is_what_prometheus_reads() -> None:
-    """Prometheus' own tool finds nothing wrong with the text."""
+    """Prometheus' own tool finds no mistakes in the text."""
     text = "".join(chunks(example()))
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
@@ -75,7 +75,7 @@ def test_budget_adds_up_the_rest() -> None:
 
 
 def test_what_is_gone_is_not_told() -> None:
-    """A series lives exactly as long as what it was read from."""
+    """A series exists exactly as long as its source."""
     topics = {("t",): 1, ("u",): 2}
     metrics = Metrics()
     metrics.gauge("size", "Size.", lambda: topics, labels=("topic",))
@@ -85,7 +85,7 @@ def test_what_is_gone_is_not_told() -> None:
 
 
 async def test_endpoint_answers_scrapes_and_probes() -> None:
-    """/metrics, zipped for those who take it; /readyz says what it is told; wrong requests are refused, not dropped."""
+    """/metrics is compressed on request, /readyz returns the given state, and wrong requests are refused."""
     ready, scrapes = [True], list[float]()
     metrics = example()
     metrics.gauge("wide", "Wide.", lambda: [((str(n),), n) for n in range(2000)], labels=("n",))
@@ -131,9 +131,9 @@ async def test_idle_connections_keep_no_health_check_out_and_few_descriptors(mon
     ("limit", "used", "name"),
     [
         (FEW, 100, None),
-        (FEW - 1, 100, "few descriptors"),
-        (FEW, FEW - 1, "descriptors used up"),
-        (256, 256, "descriptors used up"),
+        (FEW - 1, 100, "low file descriptor limit"),
+        (FEW, FEW - 1, "file descriptors exhausted"),
+        (256, 256, "file descriptors exhausted"),
     ],
 )
 def test_an_operator_is_told_of_a_low_limit_and_of_one_that_is_reached(limit: int, used: int, name: str | None) -> None:
@@ -142,4 +142,4 @@ def test_an_operator_is_told_of_a_low_limit_and_of_one_that_is_reached(limit: in
     assert [one.name for one in found] == ([name] if name else [])
     for one in found:
         assert str(limit) in one.seen
-        assert one.serious is (name == "descriptors used up")
+        assert one.serious is (name == "file descriptors exhausted")

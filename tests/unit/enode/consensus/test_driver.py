@@ -1,4 +1,4 @@
-"""The driver between the protocol and a log that takes its time."""
+"""The driver between the protocol and a slow log."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -23,17 +23,17 @@ class Stopped(SystemClock):
     at_s = LATER_S
 
     def monotonic_s(self) -> float:
-        """As it was set."""
+        """The time that was set."""
         return self.at_s
 
 
 def whole(ship: Ship) -> list[bytes]:
-    """Whatever is to be sent is in memory."""
+    """All frames to send are in memory."""
     return [bytes(ship.limit - ship.begin)]
 
 
 def leading(clock: Stopped | None = None) -> tuple[Driver, Any]:
-    """A driver whose member leads three, and its log, whose work is not begun."""
+    """A driver whose replica leads a set of three, and its log, whose work has not started."""
     run = Run()
     run.lead()
     run.followed()
@@ -41,14 +41,14 @@ def leading(clock: Stopped | None = None) -> tuple[Driver, Any]:
 
 
 def following(clock: Stopped) -> Driver:
-    """A driver whose member follows."""
+    """A driver whose replica follows."""
     run = Run()
     run.follow()
     return driving(run, clock)[0]
 
 
 def driving(run: Run, clock: Stopped) -> tuple[Driver, Any]:
-    """A driver and its log, whose work is not begun."""
+    """A driver and its log, whose work has not started."""
     engine = SimpleNamespace(appender=SimpleNamespace(), committer=SimpleNamespace(), housekeeping=SimpleNamespace())
     log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(newest=whole), commit=lambda position: None)
     joining: Any = SimpleNamespace(kept=KeptReign(ONE.member))
@@ -57,7 +57,7 @@ def driving(run: Run, clock: Stopped) -> tuple[Driver, Any]:
 
 
 async def test_a_change_of_the_members_that_waits_for_the_log_is_the_only_one() -> None:
-    """What else is appended meanwhile does not let a second one in, which would know nothing of the first."""
+    """Other appends meanwhile do not admit a second change, which would not include the first."""
     driver, log = leading()
     driver.asked(AddLearner(FOUR.member))
     log.on_appended(20, ())
@@ -69,7 +69,7 @@ async def test_a_change_of_the_members_that_waits_for_the_log_is_the_only_one() 
 
 
 async def test_nobody_hands_over_to_a_member_that_is_gone() -> None:
-    """It may have everything, and would not hear that it is to lead: one that answers is chosen instead."""
+    """It may have the whole log, but would not get the request to lead, so an answering replica is chosen."""
     clock = Stopped()
     driver, _ = leading(clock)
     for word in (MatchAsk(1, THREE, 1, 0), Matched(1, THREE, 1, 0, 0), Shipped(THREE, 1, 10), Ack(1, THREE, 1, 10)):
@@ -78,13 +78,13 @@ async def test_nobody_hands_over_to_a_member_that_is_gone() -> None:
     clock.at_s += 1.0
     driver.post(HeartbeatAnswer(1, THREE, 1, 1, 10))
     assert driver.most_complete() == THREE.member
-    with pytest.raises(Conflict, match="member 2 does not answer"):
+    with pytest.raises(Conflict, match="replica 2 does not answer"):
         driver.asked(HandOver(TWO.member))
     assert driver.member.may_append()
 
 
 async def test_nobody_is_asked_for_above_an_epoch_whose_leader_is_followed() -> None:
-    """Who stood too late asks to be proposed above the others' epoch; then it hears who was made leader in that."""
+    """A late candidate requests an election above the others' epoch; then it learns the leader of that epoch."""
     clock = Stopped()
     driver = following(clock)
     clock.at_s += 2.0
@@ -99,7 +99,7 @@ async def test_nobody_is_asked_for_above_an_epoch_whose_leader_is_followed() -> 
 
 
 async def test_a_leader_in_doubt_is_there_until_its_successor_leads() -> None:
-    """Of two, nobody else can promise the successor anything; a member that opens its log promises nothing for long."""
+    """In a set of two no other replica can vote for the successor, and an opening replica does not vote for long."""
     to_come: list[Any] = [PromiseAsk(2, TWO), ReignSaved(Reign(2, TWO)), beat(TWO, 2)]
 
     class Passing(Stopped):

@@ -1,4 +1,4 @@
-"""What is read of a member's log for others, and a frame that is written again beside the log's own writing."""
+"""Reads of a replica's log for others, and the repair of a frame beside the log's own writes."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ from ortoo.enode.store.engine import Engine
 
 
 async def test_repair_syncs_through_a_descriptor_of_its_own(tmp_path: Path) -> None:
-    """A sync that fails is told once to each descriptor, and the log's own flush is to hear of it (B-025)."""
+    """A failed sync is reported once to each descriptor, and the log's own flush must get the error."""
     (tmp_path / segment_name(0)).write_bytes(bytes(256))
     files = SegmentFiles(RealDisk())
     segment, synced = Segment(files, tmp_path, 0, 256), []
@@ -36,7 +36,7 @@ async def test_repair_syncs_through_a_descriptor_of_its_own(tmp_path: Path) -> N
 
 
 def test_what_goes_to_the_disk_is_sent_in_pieces_and_not_copied() -> None:
-    """Frames come from memory whole, some megabyte at once, as the very buffers that are written; none from between."""
+    """Frames come from memory whole, about a megabyte at once, as the written buffers; none from between."""
     payload = bytes(600 << 10)
     log, position, frame = LogBytes(cast(Engine, None)), 0, FrameHeader(length=len(payload)).frame_bytes
     for _ in range(3):

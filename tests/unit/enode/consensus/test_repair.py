@@ -1,4 +1,4 @@
-"""What is taken from another copy in place of a damaged frame: the very frame that was committed there, or nothing."""
+"""The replacement of a damaged frame from another copy: the frame that was committed there, or none."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -33,23 +33,23 @@ RIGHT = frame(b"good")
 
 @dataclass
 class Disk:
-    """The disk of this member, as repair sees it."""
+    """The disk of this replica, as repair sees it."""
 
     header: FrameHeader | None = None
     written: bytes = b""
 
     async def whole_frame(self, position: int) -> FrameHeader | None:
-        """As set."""
+        """The configured frame."""
         return self.header
 
     async def write_again(self, position: int, content: bytes) -> None:
-        """Remember it."""
+        """Record the frame."""
         assert position == AT
         self.written = content
 
 
 def repair(disk: Disk, copies: dict[int, bytes | None], *, committed: int = END) -> Repair:
-    """A member 1 that asks others; who has None is away, who has nothing has no frame."""
+    """Replica 1, which asks others; a replica with None is down, and one without bytes has no frame."""
     history = History((EpochStart(1, 0), EpochStart(2, AT)))
     log = LogOutline(0, END, END, committed, history, (MembersFrame(0, Configuration(THREE)),))
     member = Member.started(Process(THREE[0], 1), log, Reign(2), 0.0)
@@ -80,7 +80,7 @@ def repair(disk: Disk, copies: dict[int, bytes | None], *, committed: int = END)
     ids=["older epoch", "later epoch", "other place", "too long", "two", "no end", "damaged", "garbage"],
 )
 async def test_wrong_bytes_are_refused_and_the_next_copy_is_asked(wrong: bytes) -> None:
-    """Whatever a member answers, only a whole frame of that epoch and place that fits there is written."""
+    """For any answer, only a whole fitting frame of that epoch and place is written."""
     disk = Disk()
     assert await repair(disk, {2: wrong, 3: RIGHT}).frame(AT, END) == END
     assert disk.written == RIGHT
@@ -90,7 +90,7 @@ async def test_wrong_bytes_are_refused_and_the_next_copy_is_asked(wrong: bytes) 
 
 
 async def test_nothing_is_called_lost_while_a_copy_is_away() -> None:
-    """Nor is anything taken that is not known to be committed."""
+    """A frame that is not known to be committed is not taken."""
     disk = Disk()
     with pytest.raises(Unavailable, match="member 3"):
         await repair(disk, {2: b"", 3: None}).frame(AT, END)
@@ -99,7 +99,7 @@ async def test_nothing_is_called_lost_while_a_copy_is_away() -> None:
 
 
 async def test_what_a_lost_write_left_of_an_older_leader_is_damage_too() -> None:
-    """It is whole, and of this place; the frame that was committed there is asked for, and left alone."""
+    """It is whole, and of this place; the committed frame is requested, and not changed."""
     stale = FrameHeader(kind=Kind.STATE, position=AT, leader_epoch=1, length=4)
     disk = Disk(stale)
     assert await repair(disk, {2: RIGHT, 3: RIGHT}).frame(AT, END) == END

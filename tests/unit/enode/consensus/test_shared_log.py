@@ -1,4 +1,4 @@
-"""The log of a member, as it is emptied and begins anew elsewhere."""
+"""The log of a replica that is emptied and restarts at another position."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tests.contract.one_store import SETTINGS, OneStore
 
 
 async def opened_log(one: OneStore, joining: Joining) -> SharedLog:
-    """The log of a member in the store's folder."""
+    """The log of a replica in the store's folder."""
     kept, outline = joining.started()
     identity = Identity("default", "enode-0", kept.set_id, kept.created_at_ms)
     return await open_shared_log(
@@ -23,7 +23,7 @@ async def opened_log(one: OneStore, joining: Joining) -> SharedLog:
 
 
 async def test_who_leads_no_more_keeps_the_copies_that_did_not_go_to_the_disk_yet() -> None:
-    """It counted them as it followed, and forgets its own alone; the simulation found it with seed 443."""
+    """It counted them as a follower, and forgets only its own ones; the simulation found it with seed 443."""
     one = OneStore(settings=SETTINGS)
     await one.open()
     await one.store.close()
@@ -53,7 +53,7 @@ async def test_who_leads_no_more_keeps_the_copies_that_did_not_go_to_the_disk_ye
 
 
 async def test_closing_a_log_that_was_emptied_writes_nothing_about_what_it_held() -> None:
-    """No index of segments that had just become full, for they are gone, and no marker of a clean stop behind them."""
+    """No index of segments that had just become full, because they are deleted, and no marker of a clean stop."""
     one = OneStore(settings=replace(SETTINGS, idle_mark_ms=1_000_000))
     await one.open()
     await one.store.close()
@@ -70,7 +70,7 @@ async def test_closing_a_log_that_was_emptied_writes_nothing_about_what_it_held(
     end = log.engine.appender.appended_position
     assert await log.restart(replace(log.outline, begin=2 * end, appended=2 * end, flushed=2 * end))
     await log.close()
-    assert set(disk.list(FOLDER)) == {"begin", "identity", "outline", "reign"}
+    assert set(disk.list(FOLDER)) == {"begin", "identity", "outline", "reign", "serials"}
     log = await opened_log(one, joining)
     assert log.engine.appender.appended_position == 2 * end
     await log.close()

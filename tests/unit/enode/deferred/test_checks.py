@@ -8,11 +8,11 @@ BATCH = encode([Message(b"x")], now_ms=1)
 
 
 Asked = list[tuple[str, str]]
-"""(group, who was asked)."""
+"""(group, snode that asked)."""
 
 
 def watcher(name: str, asked: Asked) -> Ask:
-    """A snode, which notes that it was asked."""
+    """A snode that records its checks."""
 
     def ask(it: DueCheck) -> None:
         asked.append((it.half.producer_group, name))
@@ -26,7 +26,7 @@ def check(group: str) -> DueCheck:
 
 
 def test_the_watchers_of_each_group_take_turns_whatever_others_are_asked() -> None:
-    """G7: two groups that are asked alternately at two snodes; a silent producer costs every other turn and no more."""
+    """G7: checks of each group alternate between two snodes, so that a silent producer costs every second turn."""
     watchers, asked = CheckWatchers(), Asked()
     watchers.add(set("pq"), watcher("one", asked))
     watchers.add(set("pqr"), watcher("two", asked))
@@ -38,7 +38,7 @@ def test_the_watchers_of_each_group_take_turns_whatever_others_are_asked() -> No
 
 
 def test_a_watcher_that_went_is_asked_no_more() -> None:
-    """And when the last one of a group went, nobody can be asked."""
+    """After the last watcher of a group is removed, no check can be made."""
     watchers, asked = CheckWatchers(), Asked()
     one, two = watcher("one", asked), watcher("two", asked)
     assert not watchers.ask(check("p"))

@@ -1,4 +1,4 @@
-"""Delayed messages in memory: cut off in the order in which they are due, by queue, and made into batches."""
+"""Delayed messages in memory: taken in the order of their due times, by queue, and packed into batches."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from ortoo.enode.deferred.staging import Due, Staging, StagingBuffer, staged
 
 
 def due(destination: int, *at_ms: int, first_id: int = 0, **fields: object) -> Due:
-    """Messages due at these times, whose bodies say when."""
+    """Messages due at these times, with the times as bodies."""
     messages = [Message(b"%d" % at, deliver_at_ms=at, **fields) for at in at_ms]  # type: ignore[arg-type]
     ids = np.arange(first_id, first_id + len(at_ms), dtype="<i8")
     opened = OpenedBatch(encode(messages, now_ms=1))
@@ -19,12 +19,12 @@ def due(destination: int, *at_ms: int, first_id: int = 0, **fields: object) -> D
 
 
 def bodies(one: Due) -> list[bytes]:
-    """Of all its batches."""
+    """The bodies of all its batches."""
     return [body for batch, _, _ in one.batches("made-") for body in open_batch(batch, verify_crc=True).bodies()]
 
 
 def test_what_is_due_comes_by_queue_in_the_order_of_time() -> None:
-    """Also when it was brought in by several reads; what is not due stays."""
+    """Also from several reads; messages that are not due stay."""
     staging = Staging()
     staging.add(due(1, 30, 10, 50))
     staging.add(due(1, 20, 60, first_id=10))
@@ -40,7 +40,7 @@ def test_what_is_due_comes_by_queue_in_the_order_of_time() -> None:
 
 
 def test_no_more_is_taken_than_asked_for() -> None:
-    """The rest comes with the next look."""
+    """The rest is taken by the next call."""
     staging = Staging()
     staging.add(due(1, *range(10)))
     assert [bodies(one) for one in staging.take(100, 3)] == [[b"0", b"1", b"2"]]
@@ -48,7 +48,7 @@ def test_no_more_is_taken_than_asked_for() -> None:
 
 
 def test_each_message_has_the_id_of_its_producer_or_that_of_its_timer() -> None:
-    """So a delivered message has the id that its producer was told."""
+    """A delivered message has the id that was returned to its producer."""
     staging = Staging()
     staging.add(due(1, 10, 20, first_id=41))
     staging.add(due(1, 15, message_id="chosen"))
@@ -58,7 +58,7 @@ def test_each_message_has_the_id_of_its_producer_or_that_of_its_timer() -> None:
 
 
 def test_messages_with_and_without_priority_travel_apart() -> None:
-    """A batch has priorities for all of its messages or for none."""
+    """A batch has priorities for all of its messages or none."""
     staging, buffer = Staging(), StagingBuffer()
     buffer.add(due(1, 10))
     buffer.add(due(1, 20, priority=3))
@@ -68,7 +68,7 @@ def test_messages_with_and_without_priority_travel_apart() -> None:
 
 
 def test_what_is_too_much_for_one_batch_goes_in_several() -> None:
-    """Each within the limit, together everything, in order."""
+    """Each within the limit, in order, and all messages together."""
     messages = [Message(b"%04d" % number + bytes(300_000), deliver_at_ms=number) for number in range(9)]
     opened = [OpenedBatch(encode([message], now_ms=1)) for message in messages]
     staging, buffer = Staging(), StagingBuffer()

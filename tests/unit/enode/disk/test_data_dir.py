@@ -1,4 +1,4 @@
-"""The folder that an enode is given, alone or as a member."""
+"""The data folder of an enode, without replicas or as a replica."""
 
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ from ortoo.enode.settings import Settings
 
 @pytest.mark.parametrize("opened", [open_enode, open_member])
 async def test_a_folder_that_cannot_be_made_is_named(opened: Any, tmp_path: Path) -> None:
-    """A file lies where a folder would have to be."""
+    """There is a file at the path of the folder."""
     (tmp_path / "file").touch()
     settings = Settings(
         name="enode-0", data_dir=tmp_path / "file" / "data", members=1, member=1, member_listen_address="127.0.0.1:0"
     )
-    with pytest.raises(Invalid, match="file/data cannot be made: File exists; give one") as refused:
+    with pytest.raises(Invalid, match="file/data: File exists") as refused:
         async with opened(settings):
             pass
     assert refused.value.field == "data_dir"

@@ -1,4 +1,4 @@
-"""Small files that are replaced whole: after a crash at any point there is the old one or the new one."""
+"""Small files that are replaced whole: after a crash at any point the old one or the new one is there."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ OLD, NEW = b"old" * 3000, b"new" * 5000
 
 
 def test_a_file_is_replaced_as_a_whole_or_not_at_all() -> None:
-    """E-224, F6: a power cut after every operation, with every fate of what was not synced; finished means new."""
+    """E-224: a power cut after every operation, with every fate of unsynced data. A finished write means new."""
     before = MemoryDisk()
     before.make_folder(FOLDER)
     write_whole(before, FILE, OLD)
@@ -34,6 +34,6 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all() -> None:
             assert data in (OLD, NEW)
             assert done < len(operations) or data == NEW
             found.add(data)
-            write_whole(left, FILE, NEW)  # what the crash left is no hindrance
+            write_whole(left, FILE, NEW)  # leftovers of the crash do not prevent it
             assert read_whole(left, FILE) == NEW
     assert found == {OLD, NEW}

@@ -1,4 +1,4 @@
-"""Searching by key and by id: hashes, files, and the whole way through a store."""
+"""Searching by key and by id: hashes, files, and a whole store."""
 
 import asyncio
 import os
@@ -54,12 +54,12 @@ def test_many_hashes_at_once_are_those_of_one(some: list[list[list[str]]]) -> No
 
 
 def test_topics_and_kinds_do_not_mix() -> None:
-    """The same text as a key of two topics, and as an id, has three hashes."""
+    """The same text as a key of two topics and as an id has three hashes."""
     assert len({text_hash(b"a", 1, KIND_KEY), text_hash(b"a", 2, KIND_KEY), text_hash(b"a", 1, KIND_MESSAGE_ID)}) == 3
 
 
 def test_bytes_that_are_no_batch_have_no_keys_and_harm_no_others() -> None:
-    """Whatever lies in the log, indexing goes on; a column whose offsets fall is left out alone."""
+    """Damaged data in the log does not stop the indexing; only a column with falling offsets is left out."""
     good = encode([Message(b"x", None, ("k",)), Message(b"y", None, ("kk", "k"))], now_ms=1).records
     falling = good.replace(bytes((0, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0)), bytes((0, 0, 0, 0, 9, 0, 0, 0, 3, 0, 0, 0)))
     assert falling != good
@@ -149,7 +149,7 @@ async def test_messages_are_found_by_key_and_by_id(tmp_path: Path, threads: bool
 
 
 async def test_a_message_that_says_a_key_twice_is_found_once(tmp_path: Path) -> None:
-    """E-213: in sealed segments and in the active one; and it does not take another one's place within the limit."""
+    """E-213: in sealed segments and in the active one. A repeated key counts once within the limit."""
     store = await opened(tmp_path, StoreSettings(segment_bytes=32 << 10, headroom_bytes=0, retention_age_ms=0))
     for _ in range(80):
         await store.append(1, 0, encode([Message(b"." * 1_000, None, ("twice", "twice"))], now_ms=1))
@@ -160,7 +160,7 @@ async def test_a_message_that_says_a_key_twice_is_found_once(tmp_path: Path) -> 
 
 
 async def test_key_files_are_made_anew_when_they_are_missing_or_damaged(tmp_path: Path) -> None:
-    """The files are caches: whatever happens to them, the answers are the same."""
+    """The files are caches: after any harm to them the answers are the same."""
     store = await filled(tmp_path)
     async with asyncio.timeout(20):
         while len(list(tmp_path.glob("*.keys"))) < store.describe().segment_count - 1:
@@ -179,7 +179,7 @@ async def test_key_files_are_made_anew_when_they_are_missing_or_damaged(tmp_path
 
 
 async def test_the_process_that_searches_may_die(tmp_path: Path) -> None:
-    """It is started again with the next question; what it kept in memory is read again from the log."""
+    """The process is restarted at the next request; its entries in memory are read again from the log."""
     await (await filled(tmp_path)).close()
     search = KeyProcess(tmp_path)
     stretch = Stretch(0, max(int(file.stem) for file in tmp_path.glob("*.seg")), is_sealed=False)

@@ -1,4 +1,4 @@
-"""The frame header: what is written is read, and nothing else is believed."""
+"""The frame header: written bytes are read back, and all others are refused."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_every_flipped_bit_of_a_header_is_noticed() -> None:
 
 
 def test_a_frame_that_lies_elsewhere_is_stale() -> None:
-    """The own position protects against bytes that were left behind or copied."""
+    """The position in the header protects against stale or copied bytes."""
     with pytest.raises(BadFrame, match="stale"):
         decode_header(header().encoded(), 704)
 
@@ -63,7 +63,7 @@ def test_a_newer_version_is_unsupported_and_not_damaged() -> None:
 
 
 def test_durable_below_can_be_renewed_without_decoding() -> None:
-    """The first frame of a flush says what is durable when it is written."""
+    """The first frame of a flush has the durable position at the time of its write."""
     renewed = decode_header(with_durable_below(header(topic_id=4).encoded(), 576), 640)
     assert renewed.durable_below == 576
     assert renewed.topic_id == 4

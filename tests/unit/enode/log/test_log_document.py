@@ -1,4 +1,4 @@
-"""The document of the log's format and the code say the same."""
+"""The document of the log's format matches the code."""
 
 import re
 import struct
@@ -37,7 +37,7 @@ SAME_AS = {33: 32}
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_change_is_described_with_its_numbers(kind: int) -> None:
-    """The types of all numbers of a change, in the order of its bytes, are those that its declaration gives."""
+    """The types of all numbers of a change, in the order of its bytes, match its declaration."""
     section = DOCUMENT.read_text().partition("## State changes")[2].partition("###")[0]
     described = dict(re.findall(r"^\| (\d+) \| [^|]+ \| (.+) \|$", section, re.MULTILINE))
     change = KINDS[kind]

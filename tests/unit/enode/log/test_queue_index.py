@@ -1,4 +1,4 @@
-"""The queue index file: what is encoded is decoded, damage is noticed, lookups are exact."""
+"""The queue index file: encoded tables are decoded, damage is noticed, lookups are exact."""
 
 import pytest
 
@@ -26,8 +26,8 @@ def rows(begin: int, batches: int) -> Rows:
 
 
 def test_rows_fit_while_they_follow_one_another() -> None:
-    """A read ends before what is too much and before a hole; one batch is given however large it is."""
-    found = rows(0, 30)  # 64 bytes each; in front of 0, 10 and 20 something is missing
+    """A read ends at its maximum of bytes and before a hole; one batch of any size is always returned."""
+    found = rows(0, 30)  # 64 bytes each; there are gaps in front of 0, 10 and 20
     assert [found.fitting(row, 4 * 64) for row in (0, 3, 7, 10, 28)] == [4, 7, 10, 14, 30]
     assert [found.fitting(row, 4 * 64 - 1) for row in (0, 9, 29)] == [3, 10, 30]
     assert [found.fitting(row, 1) for row in (5, 29, 30)] == [6, 30, 30]
@@ -50,7 +50,7 @@ def test_an_index_survives_its_bytes() -> None:
 
 
 def test_every_damaged_byte_is_noticed() -> None:
-    """A changed byte makes the tables or the rows bad; nothing wrong is ever read."""
+    """A changed byte makes the tables or the rows damaged; wrong rows are never read."""
     contents, data = encode_index(0, 9000, 77, IndexParts({(7, 1): rows(0, 5), (8, 1): rows(9, 2)}))
     for at in range(len(data)):
         damaged = bytearray(data)

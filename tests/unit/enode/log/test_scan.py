@@ -1,4 +1,4 @@
-"""Walking a segment: frames, holes, stale frames, and where a crashed log is cut."""
+"""Walking a segment: frames, holes, stale frames, and the end of a crashed log."""
 
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.enode.index.survey import find_cut, survey, survey_sealed
@@ -65,7 +65,7 @@ def test_a_frame_in_the_body_of_a_message_is_not_taken_for_one() -> None:
 
 
 def test_the_log_is_cut_at_the_first_bad_frame_that_was_never_durable() -> None:
-    """A torn tail begins behind what any frame knew to be on disk."""
+    """A torn tail begins behind the highest `durable_below` of any frame."""
     data, places = log((b"1" * 100, {}), (b"2" * 100, {}), (b"3" * 100, {"durable_below": 256}), (b"4" * 100, {}))
     limit = len(data) + 1024
     data += bytes(1024)
@@ -76,7 +76,7 @@ def test_the_log_is_cut_at_the_first_bad_frame_that_was_never_durable() -> None:
 
 
 def test_what_was_durable_is_damage_and_never_cut() -> None:
-    """A bad frame below `durable_below` stays in place as a hole; the log goes on behind it."""
+    """A bad frame below `durable_below` stays in place as a hole; the log continues behind it."""
     data, places = log((b"1" * 100, {}), (b"2" * 100, {}), (b"3" * 100, {}), (b"4" * 100, {"durable_below": 512}))
     end, limit = len(data), len(data) + 1024
     data += bytes(1024)

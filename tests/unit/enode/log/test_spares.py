@@ -1,4 +1,4 @@
-"""Segments that are made ahead: none is made for nothing."""
+"""Segments that are made ahead: none is made in vain."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ SEGMENT_BYTES = 1 << 16
 
 
 class SlowWork(DiskWork):
-    """Work is done at once, and who asked for it hears of it when the test says so."""
+    """Work is done at once, but its caller gets the result when the test releases it."""
 
     def __init__(self) -> None:
         super().__init__(asyncio.get_running_loop())
@@ -60,7 +60,7 @@ async def test_what_is_made_for_one_who_is_called_off_is_the_next_ones(*, is_ahe
 
 
 async def test_what_is_made_for_a_member_that_leads_no_more_by_then_is_used_later() -> None:
-    """It was to hold what the member may not write now; it takes what the next leader writes."""
+    """It was made for writes that are no longer allowed; it takes the writes of the next leader."""
     one = OneStore()
     store = await one.open()
     appender, spares = store.engine.appender, store.engine.spares

@@ -14,6 +14,6 @@ def test_caches_keep_to_their_share_of_the_memory() -> None:
 
 
 def test_the_bound_of_the_index_is_a_quarter_of_the_memory_unless_it_was_chosen() -> None:
-    """What somebody chose stays, however large."""
+    """A configured value stays, even if it is large."""
     assert StoreSettings().within(50, 1_000).index_bytes_max == 250
     assert StoreSettings(index_bytes_max=7_000).within(50, 1_000).index_bytes_max == 7_000

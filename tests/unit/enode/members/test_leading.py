@@ -1,4 +1,4 @@
-"""What a leader that has let go believes of its former time."""
+"""The state of a leader after it has stepped down."""
 
 from ortoo.enode.members.driver import (
     Appended,
@@ -20,7 +20,7 @@ from tests.unit.enode.members.test_member import LATER_S, ONE, THREE, TWO, Run
 
 
 def test_a_leader_that_has_handed_over_misses_a_leader_when_the_others_do() -> None:
-    """One more that hears nobody would be a majority of three with it, and somebody be proposed above the successor."""
+    """With one more silent replica it would be a majority of three, and a leader above the successor be proposed."""
     run = Run()
     run.lead()
     run.followed()
@@ -34,7 +34,7 @@ def test_a_leader_that_has_handed_over_misses_a_leader_when_the_others_do() -> N
 
 
 def test_who_leads_an_epoch_again_is_not_answered_for_what_it_asked_before() -> None:
-    """It has handed over since, and is proposed as if it had not: that lease is over, and others may lead."""
+    """It transferred leadership and is proposed again: the earlier lease has ended, and others may lead."""
     run = Run()
     run.lead()
     run.followed()

@@ -1,4 +1,4 @@
-"""One member by itself: what it asks for, in which order, and whom it believes."""
+"""The protocol of a single replica: its actions, their order, and the messages it accepts."""
 
 from dataclasses import replace
 
@@ -60,7 +60,7 @@ LATER_S = 10.0
 
 
 class Run:
-    """A member, and what it wanted last."""
+    """A replica, and the actions of its last event."""
 
     def __init__(self, members: Configuration = THREE_MEMBERS, *, window_bytes: int = 1000) -> None:
         log = LogOutline().restarted(Base(0, 0, members))
@@ -71,13 +71,13 @@ class Run:
         self.wanted: tuple[Action, ...] = ()
 
     def __call__(self, *events: Event) -> tuple[Action, ...]:
-        """Take events; what the last one makes it want."""
+        """Handle events; returns the actions of the last one."""
         for event in events:
             self.member, self.wanted = step(self.member, event, self.now_s)
         return self.wanted
 
     def lead(self) -> None:
-        """Lead epoch 1 with member 2's promise; the EPOCH frame is 10 bytes and flushed here."""
+        """Lead epoch 1 with replica 2's vote; the EPOCH frame has 10 bytes and is flushed here."""
         self(Proposed(1, ONE.member))
         self(ReignSaved(self.member.reign))
         if isinstance(self.member.role, Candidate):
@@ -85,7 +85,7 @@ class Run:
         self(Appended(10, (EpochFrame(0, 10, 1),)), Flushed(0, 10))
 
     def followed(self, by: Process = TWO, stream: int = 1) -> None:
-        """A follower has matched and has everything that this leader has."""
+        """Let a follower match and have the whole log of this leader."""
         end = self.member.log.appended
         self(
             MatchAsk(1, by, stream, 0),
@@ -95,30 +95,30 @@ class Run:
         )
 
     def follow(self, leader: Process = TWO, epoch: int = 1) -> None:
-        """Follow a leader, matched with an empty log."""
+        """Follow a leader, matched, with an empty log."""
         self(beat(leader, epoch), ReignSaved(self.member.reign))
         self(ReignSaved(self.member.reign))
         self(MatchAnswer(epoch, ONE, self.member.streams_begun, 0, 0, Base(0, 0, THREE_MEMBERS)))
         self(CutDone(self.member.log.cuts))
 
     def frames(self, begin: int, end: int, *, epoch: int = 1, committed: int = 0) -> Frames:
-        """What the leader sends on the stream that this member follows on."""
+        """Frames from the leader on this replica's stream."""
         marks = (EpochFrame(begin, begin + 1, epoch),) if self.member.log.history.last_epoch < epoch else ()
         return Frames(epoch, ONE, self.member.streams_begun, begin, end, marks, committed, b"")
 
 
 def beat(leader: Process, epoch: int, *, committed: int = 0, appended: int = 0) -> Heartbeat:
-    """A heartbeat to a follower that the leader does not know yet."""
+    """A heartbeat to a follower without a stream."""
     return Heartbeat(epoch, leader, 1, committed, appended, 0, 0)
 
 
 def messages(actions: tuple[Action, ...]) -> list[object]:
-    """What is sent among them."""
+    """The messages sent by these actions."""
     return [one.message for one in actions if isinstance(one, Send)]
 
 
 def test_a_sole_member_leads_by_itself_and_commits_what_it_flushes() -> None:
-    """One member asks nobody: committed is flushed, and reads need no lease."""
+    """It needs no votes and no lease, and its committed position is the flushed one."""
     run = Run(Configuration((ONE.member,)))
     (save,) = run(Tick())
     assert isinstance(save, SaveReign)
@@ -133,7 +133,7 @@ def test_a_sole_member_leads_by_itself_and_commits_what_it_flushes() -> None:
 
 
 def test_a_promise_is_said_when_it_is_saved_and_given_once() -> None:
-    """The file comes before the answer; the same epoch is refused to another, a lower one with what was promised."""
+    """The file is synced before the vote is sent. Other candidates get no vote in this epoch or a lower one."""
     run = Run()
     assert run(PromiseAsk(5, TWO)) == (SaveReign(Reign(5, TWO)),)
     assert run(ReignSaved(Reign(5, TWO))) == (Send(TWO.member, Promise(5, ONE, Tail(0, 0), is_electable=True)),)
@@ -144,7 +144,7 @@ def test_a_promise_is_said_when_it_is_saved_and_given_once() -> None:
 
 
 def test_an_emptied_disk_does_not_vote() -> None:
-    """A promise counts by the disk: that of a disk which the members do not name is no promise."""
+    """A vote is of a disk: votes of disks outside the configuration do not count."""
     run = Run()
     run(Proposed(1, ONE.member))
     run(ReignSaved(run.member.reign))
@@ -154,7 +154,7 @@ def test_an_emptied_disk_does_not_vote() -> None:
 
 
 def test_a_candidate_gives_way_to_who_has_more() -> None:
-    """A voter that is ahead is suggested; one that lost what it is ahead by only does not count."""
+    """A voter that is ahead is requested as leader; if it lost these frames, its vote just does not count."""
     run = Run()
     run(Proposed(1, ONE.member))
     run(ReignSaved(run.member.reign))
@@ -164,7 +164,7 @@ def test_a_candidate_gives_way_to_who_has_more() -> None:
 
 
 def test_a_leader_serves_when_its_epoch_frame_is_committed_and_it_may_read() -> None:
-    """Neither its own flush nor older frames are enough; nor the frame, while it must not say what it reads."""
+    """Its own flush and older frames are not enough, nor is the committed frame before it may read."""
     run = Run()
     run.lead()
     assert not run.member.may_append()
@@ -179,7 +179,7 @@ def test_a_leader_serves_when_its_epoch_frame_is_committed_and_it_may_read() -> 
 
 
 def test_who_is_matched_hears_the_last_beat_again() -> None:
-    """It came when the promise was not on the follower's disk, and was not answered; the next would be a round late."""
+    """The first one came before the follower's vote was on disk and got no answer; the next would be a round late."""
     run = Run()
     run.lead()
     again = Heartbeat(1, ONE, 1, 0, 10, TWO.incarnation, 1)
@@ -187,7 +187,7 @@ def test_who_is_matched_hears_the_last_beat_again() -> None:
 
 
 def test_a_follower_that_claims_too_much_releases_nothing() -> None:
-    """What was not sent on the stream does not count, nor does a stream that is not matched or is another (B-044)."""
+    """Frames not sent on the stream do not count, nor do unmatched or other streams."""
     run = Run()
     run.lead()
     assert run(MatchAsk(1, TWO, 1, 0), Ack(1, TWO, 1, 1 << 60)) == ()
@@ -200,7 +200,7 @@ def test_a_follower_that_claims_too_much_releases_nothing() -> None:
 
 
 def test_no_more_is_sent_than_the_window_beyond_what_is_acknowledged() -> None:
-    """A follower that takes nothing costs a window, whatever it claims (B-044)."""
+    """A follower that acknowledges nothing costs one window, whatever position it claims."""
     run = Run(window_bytes=30)
     run.lead()
     run(Appended(200))
@@ -213,7 +213,7 @@ def test_no_more_is_sent_than_the_window_beyond_what_is_acknowledged() -> None:
 
 
 def test_a_leader_answers_where_logs_part() -> None:
-    """Its largest epoch not above the asked one, and where that ends in its log; for an empty log, where it begins."""
+    """It returns its largest epoch up to the requested one and the end of that; for an empty log, its own begin."""
     run = Run()
     run.lead()
     run(Appended(50))
@@ -227,7 +227,7 @@ def test_a_leader_answers_where_logs_part() -> None:
 
 
 def test_a_follower_finds_where_logs_part() -> None:
-    """It asks again below an epoch that it has not, cuts what is not the leader's, and says so when that is on disk."""
+    """It asks again below an epoch that it lacks, truncates, and confirms the match once that is on disk."""
     run = Run()
     run.follow()
     run(run.frames(0, 30), run.frames(30, 50, epoch=1), Flushed(1, 50))
@@ -243,7 +243,7 @@ def test_a_follower_finds_where_logs_part() -> None:
 
 
 def test_nothing_is_written_behind_a_cut_that_is_not_done() -> None:
-    """Another leader's answer and a proposal wait until the cut is on disk: it would take what lies behind it.
+    """Another leader's answer and a proposal wait for a durable truncation, which would remove later frames.
 
     Then the leader is asked again at once.
     """
@@ -261,7 +261,7 @@ def test_nothing_is_written_behind_a_cut_that_is_not_done() -> None:
 
 
 def test_what_is_below_the_leaders_begin_is_owed_before_it_is_given_up() -> None:
-    """A log that ends before the leader's begins starts again there; first the disk notes what it had acknowledged."""
+    """A log that ends before the leader's begin is reset to it; first its acknowledged end is saved."""
     run = Run()
     run.follow()
     run(run.frames(0, 30), Flushed(1, 30), beat(THREE, 4), ReignSaved(Reign(4, THREE)))
@@ -275,7 +275,7 @@ def test_what_is_below_the_leaders_begin_is_owed_before_it_is_given_up() -> None
 
 
 def test_frames_are_written_once_and_in_order() -> None:
-    """What comes twice, too early, on another stream or from a lower epoch is dropped."""
+    """Duplicate and early frames, and frames of another stream or a lower epoch, are dropped."""
     run = Run()
     run.follow()
     good = run.frames(0, 30)
@@ -298,7 +298,7 @@ def test_a_follower_knows_as_committed_only_what_it_has_flushed() -> None:
 
 
 def test_everybody_deletes_by_the_frame_that_says_so() -> None:
-    """The begin moves when the frame is committed, and not before."""
+    """The begin moves only when the frame is committed."""
     run = Run()
     run.follow()
     run(run.frames(0, 30), Flushed(1, 30))
@@ -310,7 +310,7 @@ def test_everybody_deletes_by_the_frame_that_says_so() -> None:
 
 
 def test_what_a_follower_needs_is_kept_within_bounds() -> None:
-    """The begin waits for a follower, unless it is further behind than is kept for it."""
+    """The begin waits for a follower that lags at most by the bytes kept for it."""
     run = Run()
     run.lead()
     run.followed(TWO)
@@ -321,7 +321,7 @@ def test_what_a_follower_needs_is_kept_within_bounds() -> None:
 
 
 def test_nothing_is_promised_to_others_during_a_lease() -> None:
-    """Heartbeats and a start give one; the leader that reads no more takes it back."""
+    """Heartbeats and a start grant one; a leader that stops reading releases it."""
     run = Run()
     run.now_s = 0.5
     assert run(PromiseAsk(1, TWO)) == ()
@@ -335,7 +335,7 @@ def test_nothing_is_promised_to_others_during_a_lease() -> None:
 
 
 def test_a_leader_reads_for_a_lease_from_when_it_asked() -> None:
-    """The time that a round took is no part of the lease."""
+    """The lease runs from the time when the round was sent."""
     run = Run()
     run.lead()
     assert not run.member.may_read(LATER_S)
@@ -346,7 +346,7 @@ def test_a_leader_reads_for_a_lease_from_when_it_asked() -> None:
 
 
 def test_a_leader_gives_up_when_no_majority_answers() -> None:
-    """After a second of silence somebody else may lead."""
+    """After a second of silence another replica may lead."""
     run = Run()
     run.lead()
     run.followed()
@@ -358,14 +358,14 @@ def test_a_leader_gives_up_when_no_majority_answers() -> None:
 
 
 def test_a_leader_that_promises_another_leads_no_more() -> None:
-    """What it says first is that nothing may be answered any more."""
+    """Its first action is to step down."""
     run = Run()
     run.lead()
     assert run(PromiseAsk(2, TWO)) == (Deposed(1), SaveReign(Reign(2, TWO)))
 
 
 def test_news_of_a_higher_epoch_makes_a_leader_ask_for_one_above() -> None:
-    """A follower that promised more cannot follow; the leader goes on meanwhile."""
+    """A follower that voted in a higher epoch cannot follow; the leader continues meanwhile."""
     run = Run()
     run.lead()
     assert run(Newer(8)) == (Suggest(ONE.member, 8),)
@@ -386,7 +386,7 @@ def test_silence_is_reported_after_a_second() -> None:
 
 
 def test_a_stream_on_which_nothing_comes_is_begun_anew() -> None:
-    """Frames or answers may be lost: half a second later the follower asks again, on a new stream."""
+    """Frames or answers may be lost: after half a second the follower asks again on a new stream."""
     run = Run()
     run.follow()
     run(beat(TWO, 1, appended=30))
@@ -395,7 +395,7 @@ def test_a_stream_on_which_nothing_comes_is_begun_anew() -> None:
 
 
 def test_a_hand_over_waits_until_the_successor_has_everything() -> None:
-    """Nothing is appended meanwhile; then the leader lets go of its leases and suggests the successor, also to it."""
+    """Meanwhile nothing is appended. Then the leader releases its leases and requests the successor's election."""
     run = Run()
     run.lead()
     run.followed()
@@ -409,7 +409,7 @@ def test_a_hand_over_waits_until_the_successor_has_everything() -> None:
 
 
 def test_a_hand_over_that_comes_to_nothing_ends() -> None:
-    """A second later the leader goes on."""
+    """After a second the leader continues."""
     run = Run()
     run.lead()
     run.followed()
@@ -423,7 +423,7 @@ def test_a_hand_over_that_comes_to_nothing_ends() -> None:
 
 
 def test_a_joiner_learns_first_and_votes_then() -> None:
-    """It becomes a voter by itself, when it was heard, has what is committed, and nothing else changes."""
+    """It becomes a voter automatically once it answered, has the committed log, and no other change is pending."""
     run = Run()
     run.lead()
     run.followed()
@@ -433,7 +433,7 @@ def test_a_joiner_learns_first_and_votes_then() -> None:
     run(Shipped(FOUR, 1, 20), Ack(1, FOUR, 1, 20), Flushed(0, 20), Shipped(TWO, 1, 20))
     voting = Configuration((*THREE_MEMBERS.voters, FOUR.member))
     assert run(Ack(1, TWO, 1, 20)) == (Committed(20),)
-    # A voter that was never heard would count as a silent one, and the leader might give up for it.
+    # A voter that never answered would count as silent, and the leader might step down because of it.
     assert run(HeartbeatAnswer(1, FOUR, 1, 1, 20)) == (AppendMembers(voting),)
     assert run.member.log.members.majority == 2
     run(Appended(30, (MembersFrame(30, voting),)))
@@ -443,13 +443,13 @@ def test_a_joiner_learns_first_and_votes_then() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (AddLearner(TWO.member), "there already"),
-        (Remove(FOUR.member), "is not there"),
-        (Remove(ONE.member), "hand over to another first"),
+        (AddLearner(TWO.member), "in the set already"),
+        (Remove(FOUR.member), "is not in the set"),
+        (Remove(ONE.member), "transfer leadership to another first"),
     ],
 )
 def test_changes_that_make_no_sense_are_refused(change: Event, why: str) -> None:
-    """An operator hears why, and nothing is appended."""
+    """The operator gets the reason, and nothing is appended."""
     run = Run()
     run.lead()
     run.followed()
@@ -459,7 +459,7 @@ def test_changes_that_make_no_sense_are_refused(change: Event, why: str) -> None
 
 
 def test_a_voter_without_which_nothing_could_be_decided_is_not_removed() -> None:
-    """The frame would never be committed, and who has it counts without that voter: nobody could lead any more."""
+    """The frame could never be committed. Replicas with the frame would not count that voter, so none could lead."""
     run = Run()
     run.lead()
     run.followed()
@@ -467,14 +467,14 @@ def test_a_voter_without_which_nothing_could_be_decided_is_not_removed() -> None
     run(HeartbeatAnswer(1, TWO, 1, 1, 10))
     (refused,) = run(Remove(TWO.member))
     assert isinstance(refused, Refused)
-    assert "start member 3" in refused.reason
+    assert "start replica 3" in refused.reason
     assert run(Remove(THREE.member)) == (AppendMembers(Configuration((ONE.member, TWO.member))),)
     run(HeartbeatAnswer(1, THREE, 1, 1, 10))
     assert run(Remove(TWO.member)) == (AppendMembers(Configuration((ONE.member, THREE.member))),)
 
 
 def test_members_change_one_at_a_time_and_never_before_the_epoch_frame() -> None:
-    """Both are refused with what to do."""
+    """Both refusals name the remedy."""
     run = Run()
     run.lead()
     assert "EPOCH" in str(run(Remove(TWO.member)))

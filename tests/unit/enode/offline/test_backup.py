@@ -1,4 +1,4 @@
-"""`ortoo-enode backup` and `restore`: a store as it was when the backup began, while it goes on being written."""
+"""`ortoo-enode backup` and `restore`: the store at the begin of the backup, which continues to be written."""
 
 import asyncio
 import shutil
@@ -29,7 +29,7 @@ CLOCK = SystemClock()
 
 @contextmanager
 def noticing(disk: RealDisk, suffix: str) -> Iterator[list[Path]]:
-    """Which files with `suffix` were opened to be made."""
+    """The files with `suffix` that were created."""
     made: list[Path] = []
     plain = disk.open
 
@@ -43,7 +43,7 @@ def noticing(disk: RealDisk, suffix: str) -> Iterator[list[Path]]:
 
 
 async def opened(folder: Path, seed: int = 1) -> Store:
-    """Open what is there."""
+    """Open the store."""
     return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=CLOCK, randomness=Randomness(seed))
 
 
@@ -75,7 +75,7 @@ async def batches(store: Store) -> list[tuple[int, bytes]]:
 
 
 async def test_a_backup_of_a_store_that_is_written_is_the_store_at_that_moment(tmp_path: Path) -> None:
-    """B-145: whatever was acknowledged before is in it, each batch whole and at its offset; offsets of groups as well.
+    """All data acknowledged before is in it, each batch whole and at its offset, and also offsets of groups.
 
     Meanwhile batches are stored and retention deletes segments; a second backup copies only what is new.
     """
@@ -101,7 +101,7 @@ async def test_a_backup_of_a_store_that_is_written_is_the_store_at_that_moment(t
             for offset, data in await batches(other):
                 assert data == b"%08d" % (offset // 2) * 50
             assert other.describe().store_id != store.describe().store_id
-            # A producer that was further is told to begin anew, and no gap for ever.
+            # A producer that was ahead must start again, and has no permanent gap.
             data = b"%08d" % 9 * 50
             with pytest.raises(NotFound, match="Take a new producer id"):
                 await other.append(1, 0, SealedBatch(data, crc32c(data), 2, 400, 9, 2 * sender.acknowledged + 50))
@@ -117,7 +117,7 @@ async def test_a_backup_of_a_store_that_is_written_is_the_store_at_that_moment(t
 
 
 async def test_who_outlived_a_lost_store_begins_anew_at_the_restored_one(tmp_path: Path) -> None:
-    """Who read on under an old lock would pass over what is stored now; also when the first start ends by a crash."""
+    """A reader under an old lock would skip new messages; also when the first start ends by a crash."""
     disk, key = RealDisk(), (1, "billing", 0)
     store = await opened(tmp_path / "store")
     await store.put_topics([TopicCopy(1, "orders", 2, 1)])
@@ -158,7 +158,7 @@ async def test_who_outlived_a_lost_store_begins_anew_at_the_restored_one(tmp_pat
 
 
 async def test_a_backup_ends_no_backup_of_another_store(tmp_path: Path) -> None:
-    """An empty store that took the name of a lost one, or one made of an older backup: each is for another folder."""
+    """An empty store with the name of a lost one, or one made of an older backup, needs another folder."""
     disk = RealDisk()
     store = await opened(tmp_path / "store")
     await store.put_topics([TopicCopy(1, "orders", 1, 1)])
@@ -173,7 +173,7 @@ async def test_a_backup_ends_no_backup_of_another_store(tmp_path: Path) -> None:
 
 
 async def test_a_backup_begins_where_the_log_began_when_it_looked(tmp_path: Path) -> None:
-    """Retention that lets a segment go between two looks leaves no hole in a backup."""
+    """Retention that deletes a segment between two reads leaves no hole in a backup."""
     disk = RealDisk()
     store = await opened(tmp_path / "store")
     await store.put_topics([TopicCopy(1, "orders", 1, 1)])
@@ -183,7 +183,7 @@ async def test_a_backup_begins_where_the_log_began_when_it_looked(tmp_path: Path
     await store.close()
     begin, plain = read_log_begin(disk, tmp_path / "store"), disk.list
     assert begin is not None
-    # The log's begin moves first: a close may come before the file behind it is gone.
+    # The log's begin moves first; a close may come before the file is deleted.
     first, second, *_ = (base for base in bases(disk.list(tmp_path / "store")) if base >= begin.position)
     assert begin.position == first
 
@@ -206,7 +206,7 @@ async def test_a_backup_begins_where_the_log_began_when_it_looked(tmp_path: Path
 
 
 async def test_what_cannot_be_backed_up_or_restored_is_named(tmp_path: Path) -> None:
-    """No store, another's backup, a folder in use, a member's, a changed file: nothing is begun on."""
+    """No store, another store's backup, a folder in use, a replica's, a changed file: all are refused."""
     disk, store_folder, backup = RealDisk(), tmp_path / "store", tmp_path / "backup"
     with pytest.raises(NotFound, match="is no store"):
         take_backup(disk, store_folder, backup, CLOCK)
@@ -240,9 +240,9 @@ async def test_what_cannot_be_backed_up_or_restored_is_named(tmp_path: Path) -> 
 
 
 async def test_a_new_file_system_is_an_empty_folder(tmp_path: Path) -> None:
-    """What ext4 makes in the root of each volume is nobody's: a volume as such takes a backup, and a store again.
+    """The root folder of an ext4 volume counts as empty: it takes a backup, and a restored store.
 
-    Nor is what an earlier try has left half-written in the way for good.
+    Incomplete files of an earlier attempt do not prevent a new one permanently.
     """
     disk = RealDisk()
     for name in ("backup", "restored"):

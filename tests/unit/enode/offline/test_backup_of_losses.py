@@ -1,4 +1,4 @@
-"""A backup of a store that has lost something: what the backup before it has is not given up for that."""
+"""A backup of a store with lost data does not remove that data from the previous backup."""
 
 import shutil
 from collections.abc import Callable
@@ -26,12 +26,12 @@ SETTINGS = StoreSettings(segment_bytes=16 << 10, headroom_bytes=0, retention_age
 
 
 async def opened(folder: Path) -> Store:
-    """Open what is there; nothing is let go."""
+    """Open the store, without retention."""
     return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=CLOCK, randomness=Randomness(1))
 
 
 async def fallen_idle(folder: Path, count: int) -> list[tuple[int, bytes]]:
-    """A store with so many batches, of which the log and the mark beside it say that they are durable; killed then."""
+    """A killed store with a number of batches that are durable by the log and by the durable mark."""
     store = await opened(folder)
     await store.put_topics([TopicCopy(1, "orders", 1, 1)])
     await Sender(store).send(count)
@@ -51,12 +51,12 @@ def all_segments(folder: Path) -> None:
 
 
 def second_segment(folder: Path) -> None:
-    """Remove a segment amid the log."""
+    """Remove a segment in the middle of the log."""
     (folder / segment_name(bases(RealDisk().list(folder))[1])).unlink()
 
 
 def end_of_a_full_segment(folder: Path) -> None:
-    """Cut a file short that is not the last."""
+    """Cut short a file that is not the last."""
     path = folder / segment_name(bases(RealDisk().list(folder))[1])
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size // 2)
@@ -71,7 +71,7 @@ def end_of_the_last_segment(folder: Path) -> None:
 
 @pytest.mark.parametrize("lose", [all_segments, second_segment, end_of_a_full_segment, end_of_the_last_segment])
 async def test_a_backup_is_not_given_up_for_a_store_that_has_less(tmp_path: Path, lose: Callable[[Path], None]) -> None:
-    """G15: retention alone lets a segment go; a file that is missing is a loss, and the copy of it stays."""
+    """G15: only retention deletes a segment. Another missing file is a loss, and its copy stays."""
     disk, folder, backup = RealDisk(), tmp_path / "store", tmp_path / "backup"
     whole = await fallen_idle(folder, 150)
     take_backup(disk, folder, backup, CLOCK)
@@ -86,7 +86,7 @@ async def test_a_backup_is_not_given_up_for_a_store_that_has_less(tmp_path: Path
 
 
 async def killed_later(folder: Path, count: int) -> None:
-    """So many batches more, and no word of how far the log was durable but in the log itself."""
+    """More batches, with the durable position only in the log itself."""
     store = await opened(folder)
     sender = Sender(store)
     sender.acknowledged = store.describe_queues(1)[0].end_offset // 2
@@ -97,7 +97,7 @@ async def killed_later(folder: Path, count: int) -> None:
 
 
 async def test_a_last_file_that_was_cut_short_is_missed_without_the_mark_beside_the_log(tmp_path: Path) -> None:
-    """G15: a store that never falls idle leaves none; its files have their whole length as long as they are written."""
+    """G15: a store that is never idle has no durable mark. Its files have their whole length during writes."""
     disk, folder, backup = RealDisk(), tmp_path / "store", tmp_path / "backup"
     await fallen_idle(folder, 5)
     await killed_later(folder, 5)
@@ -108,7 +108,7 @@ async def test_a_last_file_that_was_cut_short_is_missed_without_the_mark_beside_
 
 
 async def test_what_was_copied_before_it_was_durable_may_be_lost_again(tmp_path: Path) -> None:
-    """A power cut takes what nobody was told of; a segment that goes on otherwise then than its copy is no loss."""
+    """A power cut loses unacknowledged data; a segment that then continues differently from its copy is no loss."""
     disk, folder, backup = RealDisk(), tmp_path / "store", tmp_path / "backup"
     await fallen_idle(folder, 5)
     shutil.copytree(folder, tmp_path / "durable")
@@ -120,7 +120,7 @@ async def test_what_was_copied_before_it_was_durable_may_be_lost_again(tmp_path:
     large = b"x" * (SETTINGS.segment_bytes - 1_000)
     await store.append(1, 0, SealedBatch(large, crc32c(large), 1, len(large)))
     first, second = bases(disk.list(folder))
-    while (folder / segment_name(first)).stat().st_size != second - first:  # a file that is full is cut to what it has
+    while (folder / segment_name(first)).stat().st_size != second - first:  # a full file is truncated to its content
         await CLOCK.sleep(0.01)
     take_backup(disk, folder, backup, CLOCK)
     whole = await batches(store)
@@ -132,7 +132,7 @@ async def test_what_was_copied_before_it_was_durable_may_be_lost_again(tmp_path:
 
 
 def damage_the_end(folder: Path) -> int:
-    """Spoil the last batch and what lies behind it; where that is."""
+    """Damage the last batch and the bytes behind it; its position."""
     with SegmentFiles(RealDisk()) as files:
         segment = Segment(files, folder, 0, 0)
         limit = segment.size_bytes()
@@ -146,7 +146,7 @@ def damage_the_end(folder: Path) -> int:
 
 @pytest.mark.parametrize("is_stopped", [False, True])
 async def test_making_caches_anew_forgets_no_damage(tmp_path: Path, is_stopped: bool) -> None:
-    """G12: how far the log was durable is not read from the log again, where its end is what is bad."""
+    """G12: the durable position is not read from the log if its end is damaged."""
     folder = tmp_path / "store"
     await fallen_idle(folder, 3)
     if is_stopped:
@@ -160,7 +160,7 @@ async def test_making_caches_anew_forgets_no_damage(tmp_path: Path, is_stopped: 
 
 
 async def test_damage_at_the_end_of_a_log_is_named_in_what_is_made_of_its_backup(tmp_path: Path) -> None:
-    """G12: a last frame that was acknowledged and is damaged is no torn tail, there as little as where it was."""
+    """G12: an acknowledged but damaged last frame is not a torn tail, neither in the backup nor in the store."""
     disk, folder = RealDisk(), tmp_path / "store"
     whole = await fallen_idle(folder, 3)
     last = damage_the_end(folder)
@@ -178,7 +178,7 @@ async def test_damage_at_the_end_of_a_log_is_named_in_what_is_made_of_its_backup
 async def test_what_a_disk_refuses_is_one_line_with_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A target that is no folder, a file of the backup that is gone: no traceback, and never the exit code 0."""
+    """A target that is no folder, a missing file of the backup: no traceback, and never the exit code 0."""
     folder, backup, target = tmp_path / "store", tmp_path / "backup", tmp_path / "target"
     await fallen_idle(folder, 3)
     target.write_text("")
@@ -194,7 +194,7 @@ async def test_what_a_disk_refuses_is_one_line_with_the_file(
 
 
 async def test_a_restore_that_did_not_get_through_names_what_is_missing_whoever_starts_on_it(tmp_path: Path) -> None:
-    """G12: nothing starts on it by itself; with an identity made by hand the end of its log is missing, and told."""
+    """G12: no enode starts on it. With a manual identity the end of its log is missing, and reported."""
     disk, folder, backup, restored = RealDisk(), tmp_path / "store", tmp_path / "backup", tmp_path / "restored"
     whole = await fallen_idle(folder, 150)
     take_backup(disk, folder, backup, CLOCK)

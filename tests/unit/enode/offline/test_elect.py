@@ -1,13 +1,11 @@
-"""`ortoo-enode elect DIR --lose`: it says what it costs, changes nothing by itself, and may be interrupted anywhere."""
+"""`ortoo-enode elect DIR --lose`: shows the losses, changes nothing without --apply, may be interrupted anywhere."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ortoo.common.errors import Conflict, DataLoss, Invalid
-from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.consensus.joining import Joining
@@ -21,17 +19,14 @@ from ortoo.enode.members.identity import Configuration, MemberId
 from ortoo.enode.members.log_outline import LogOutline
 from ortoo.enode.offline import elect, repair
 from ortoo.enode.recovery.member_opening import known_end
-from ortoo.enode.rpc.members.service import NAME, MemberService
-from ortoo.enode.settings import Settings
 from ortoo.enode.store.store import Store, StoreSettings
-from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
 
 OTHERS = tuple(MemberId(number, f"disk-{number}") for number in (2, 3))
 
 
 @pytest.fixture
 async def folder(tmp_path: Path) -> Path:
-    """A closed store of member 1, which has two others that are gone."""
+    """A closed store of replica 1, whose two others are lost."""
     disk, clock, randomness = RealDisk(), SystemClock(), Randomness(1)
     settings = StoreSettings(segment_bytes=16 << 10, headroom_bytes=0)
     store = await Store.open(tmp_path, settings=settings, disk=disk, clock=clock, randomness=randomness)
@@ -48,7 +43,7 @@ async def folder(tmp_path: Path) -> Path:
 
 
 def test_it_says_what_is_left_and_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without --apply the exit code is 3, and every file is as it was."""
+    """Without --apply the exit code is 3, and every file is unchanged."""
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert elect.main([str(folder), "--lose"]) == 3
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
@@ -58,7 +53,7 @@ def test_it_says_what_is_left_and_changes_nothing(folder: Path, capsys: pytest.C
 
 
 def test_it_makes_a_set_of_one_and_may_be_done_twice(folder: Path) -> None:
-    """Another set id in the member's and the store's own files, one voter, all of the log."""
+    """Another set id in the replica's and the store's files, one voter, the whole log."""
     disk = RealDisk()
     end = known_end(disk, folder)
     ids = {elect.survivor(disk, folder).kept.set_id}
@@ -75,35 +70,42 @@ def test_it_makes_a_set_of_one_and_may_be_done_twice(folder: Path) -> None:
         assert outline.outline.appended == end
 
 
-def test_without_a_word_of_where_the_others_are_it_does_nothing(folder: Path) -> None:
-    """Nobody can be asked then, and the two ways on are named."""
-    before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    with pytest.raises(Invalid, match="-c FILE, or ORTOO_ENODE_MEMBER_ADDRESSES") as caught:
-        elect.main([str(folder), "--lose", "--apply"])
-    assert "--others-are-gone" in str(caught.value)
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
-
-
-@pytest.mark.parametrize("number", [1, 2])
-async def test_a_member_of_the_set_that_answers_is_named(folder: Path, tmp_path: Path, number: int) -> None:
-    """Whether it is asked for itself or for another one; a process of another set, and silence, are no objection."""
-    found = elect.survivor(RealDisk(), folder)
-    other = tmp_path / "other"
-    other.mkdir()
-    joining = Joining(RealDisk(), other, SystemClock(), Randomness(2), number=number, members=3)
-    service = MemberService("c", "e", joining)
-    add = partial(add_MemberServiceServicer_to_server, service)
-    async with GrpcServer("127.0.0.1:0", [(NAME, add)]) as server:
-        settings = Settings(member_addresses=f"127.0.0.1:9;{server.address}")
-        await elect.check_others(found, settings, SystemClock())
-        await joining.join(found.kept.set_id, 1)
-        with pytest.raises(Conflict, match=f"answers at {server.address}.* --others-are-gone"):
-            await elect.check_others(found, settings, SystemClock())
-    await elect.check_others(found, settings, SystemClock())
+@pytest.mark.parametrize("lost", ["missing", "damaged", "an older copy", "with the outline"])
+def test_a_disk_without_its_hard_state_goes_on_by_an_operators_word(
+    folder: Path, lost: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its new set does not need its votes. It reports the unknown data, and keeps number, disk and log."""
+    disk = RealDisk()
+    before, end = elect.survivor(disk, folder), known_end(disk, folder)
+    reign = folder / "reign"
+    if lost == "damaged":
+        reign.write_bytes(b"")
+    elif lost == "an older copy":
+        older = reign.read_bytes()
+        write_reign(disk, folder, before.kept)
+        reign.write_bytes(older)
+    else:
+        reign.unlink()
+    if lost == "with the outline":
+        (folder / "outline").unlink()
+    with pytest.raises(DataLoss, match=r"copy|damaged|missing"):
+        Joining(disk, folder, SystemClock(), Randomness(3))
+    for _ in range(2):
+        assert elect.main([str(folder), "--lose", "--apply", "--others-are-gone"]) == 0
+        after = elect.survivor(disk, folder)
+        assert after.kept.member == before.kept.member
+        assert after.kept.set_id != before.kept.set_id
+        assert after.outline.outline.members.voters == (before.kept.member,)
+        assert after.outline.outline.appended == end
+        assert Joining(disk, folder, SystemClock(), Randomness(4)).kept == after.kept
+    identity = read_identity(disk, folder)
+    assert identity is not None
+    assert identity.made_from == before.kept.set_id
+    assert "the vote of the disk is unknown" in capsys.readouterr().out
 
 
 def test_a_folder_that_is_no_member_is_refused(tmp_path: Path) -> None:
-    """Also one whose set has not begun: nothing is to be lost there."""
+    """Also one whose set is not initialized, because it has no data to lose."""
     with pytest.raises(Invalid, match="not the folder of a member"):
         elect.main([str(tmp_path), "--lose"])
     Joining(RealDisk(), tmp_path, SystemClock(), Randomness(1), members=3)
@@ -112,7 +114,7 @@ def test_a_folder_that_is_no_member_is_refused(tmp_path: Path) -> None:
 
 
 def test_damage_that_costs_what_lies_behind_is_told_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The log ends at a damaged frame: so much is lost, which nothing is taken away for before --apply."""
+    """The log ends at a damaged frame: the rest is reported as lost, and nothing is removed before --apply."""
     disk = RealDisk()
     once = known_end(disk, folder)
     (folder / CLEAN_NAME).unlink()
@@ -133,7 +135,7 @@ def test_damage_that_costs_what_lies_behind_is_told_first(folder: Path, capsys: 
 
 
 def test_a_disk_that_was_being_copied_is_refused(folder: Path) -> None:
-    """It has the begin of another's log, and no state: alone it would lead without topics, offsets and groups."""
+    """It has the begin of another's log, but no state, so it would lead without topics, offsets and groups."""
     disk = RealDisk()
     found = elect.survivor(disk, folder)
     end = known_end(disk, folder)
@@ -151,15 +153,15 @@ def test_a_disk_that_was_being_copied_is_refused(folder: Path) -> None:
     "way", [("--caches",), ("--identity", "c", "e"), ("--without-checkpoint",), ("--cut", "0"), ("as an enode of one",)]
 )
 async def test_what_is_for_an_enode_of_one_leaves_a_members_disk_alone(folder: Path, way: tuple[str, ...]) -> None:
-    """G1: others count on what this disk said that it has, and on its log being theirs; whoever forgets that is told.
+    """G1: other replicas rely on this disk's acknowledgements and its log, so a start without replicas is refused.
 
-    Started by settings without `member_listen_address` it would write what nobody else has under their positions.
+    Started by settings without `member_listen_address` it would write different data at their positions.
     """
     kept = read_reign(RealDisk(), folder)
     assert kept is not None
     write_reign(RealDisk(), folder, replace(kept, reign=replace(kept.reign, epoch=3)))
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    with pytest.raises(Conflict, match="is the disk of member 1"):
+    with pytest.raises(Conflict, match="is the disk of replica 1"):
         if way[0].startswith("--"):
             repair.main([str(folder), *way, "--apply"])
         else:

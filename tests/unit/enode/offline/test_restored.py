@@ -1,4 +1,4 @@
-"""What a store that ends before what others know of it owes them: one made of a backup, or whose last file was cut."""
+"""A store that ends before its clients' latest knowledge: made of a backup, or with a last file that was cut short."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ DUE_MS = 86_400_000
 
 
 async def restored(one: DeferredStore) -> None:
-    """Lose the disk of the store, and start what is made of its backup in its place."""
+    """Lose the disk of the store, and start a restored backup in its place."""
     await one.halt()
     await one.store.close()
     for name in one.disk.list(FOLDER):
@@ -31,7 +31,7 @@ async def restored(one: DeferredStore) -> None:
 
 
 async def cut_short(one: DeferredStore, position: int) -> None:
-    """Lose everything of the log behind a position, though it was durable, and start again."""
+    """Lose the log behind a position, although it was durable, and start again."""
     await one.halt()
     await one.store.close()
     one.disk.remove(FOLDER / "clean")
@@ -51,16 +51,16 @@ async def begun(one: DeferredStore, body: bytes) -> int:
 
 
 async def delayed(one: DeferredStore, body: bytes) -> int:
-    """The number of a message that is due at the time that all of them are."""
+    """The number of a delayed message; all are due at the same time."""
     batch = encode([Message(body, deliver_at_ms=one.clock.now_ms() // DUE_MS * DUE_MS + DUE_MS)], now_ms=1)
     return (await one.delays.append(TOPIC, 0, batch)).first_offset
 
 
 @pytest.mark.parametrize("starts", [1, 3])
 async def test_a_handle_of_what_was_lost_ends_and_recalls_nothing_else(starts: int) -> None:
-    """G6, G7: transactions and delayed messages from after a backup are gone; their numbers are nobody else's.
+    """G6, G7: transactions and delayed messages from after a backup are lost, and their numbers are not used again.
 
-    Whatever was in the backup goes on under the number that it had, also when the first start ends by a power cut.
+    Those in the backup continue under their numbers, also when the first start ends by a power cut.
     """
     one = DeferredStore()
     await one.open()
@@ -93,7 +93,7 @@ async def test_a_handle_of_what_was_lost_ends_and_recalls_nothing_else(starts: i
 
 
 async def test_a_handle_from_behind_a_missing_end_ends_and_recalls_nothing_else() -> None:
-    """The same where a copy of the files stopped half-way, though the start after it ends by a power cut."""
+    """The same after an incomplete copy of the files, although the start after it ends by a power cut."""
     one = DeferredStore()
     await one.open()
     half = await begun(one, b"half before")

@@ -1,4 +1,4 @@
-"""`ortoo-enode inspect` and `repair`: read without writing, and do only what was shown."""
+"""`ortoo-enode inspect` and `repair`: read without writing, and execute only the shown steps."""
 
 import json
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ SETTINGS = StoreSettings(
 
 
 async def opened(folder: Path) -> Store:
-    """Open what is there."""
+    """Open the store."""
     return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1))
 
 
 @pytest.fixture
 async def folder(tmp_path: Path) -> Path:
-    """A closed store whose first segments are gone."""
+    """A closed store whose first segments are deleted."""
     store = await opened(tmp_path)
     await store.put_topics([TopicCopy(1, "orders", 2, 1)])
     await store.offsets.commit(1, "billing", {0: 7})
@@ -49,7 +49,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 def lines_of(folder: Path, *options: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> list[dict[str, object]]:
-    """What `inspect` prints, and that it changes nothing."""
+    """The output of `inspect`, which changes nothing."""
     before = bytes_of(folder)
     assert inspect.main([str(folder), *options]) == code
     assert bytes_of(folder) == before
@@ -94,13 +94,13 @@ def test_a_store_is_read_without_a_server(folder: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("field", sorted({*FrameHeader._fields} - {"magic", "kind", "version"}))
 def test_integers_of_64_bits_are_texts(field: str) -> None:
-    """B-149: what a frame's header has in 64 bits is a string, and what it has in fewer a number."""
+    """Integers of 64 bits in a frame's header are strings, and shorter ones numbers."""
     code = get_type_hints(FrameHeader, include_extras=True)[field].__metadata__[0]
     assert (field in inspect.NUMBERS) == (code in "BHI"), code
 
 
 def test_damage_is_found_by_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A flipped byte in a body shows only when all bytes are read; the exit code tells."""
+    """A flipped byte in a body is found only when all bytes are read; the exit code is 3."""
     file = sorted(folder.glob("*.seg"))[0]
     data = bytearray(file.read_bytes())
     at = data.index(b"0" * 5)
@@ -113,7 +113,7 @@ def test_damage_is_found_by_verify(folder: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_wrong_arguments_are_named(tmp_path: Path, folder: Path) -> None:
-    """A folder without a log, an id of another kind, a message that is not there."""
+    """A folder without a log, an id of another kind, a message that does not exist."""
     with pytest.raises(NotFound):
         inspect.main([str(folder / "nowhere")])
     with pytest.raises(Invalid):
@@ -131,21 +131,26 @@ async def test_an_open_store_is_not_repaired(folder: Path) -> None:
 
 
 async def test_repair_shows_before_it_does(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without `--apply` nothing changes; with it the caches go, and the next start makes them anew."""
+    """Without `--apply` nothing changes; with it the caches are removed, and the next start rebuilds them."""
     before = bytes_of(folder)
     assert repair.main([str(folder)]) == 0
     assert "nothing is wrong" in capsys.readouterr().out
     assert repair.main([str(folder), "--caches"]) == 3
     assert bytes_of(folder) == before
     assert repair.main([str(folder), "--caches", "--apply"]) == 0
-    assert {name for name in bytes_of(folder) if not name.endswith(".seg")} == {"begin", "durable", "identity"}
+    assert {name for name in bytes_of(folder) if not name.endswith(".seg")} == {
+        "begin",
+        "durable",
+        "identity",
+        "serials",
+    }
     store = await opened(folder)
     assert store.offsets.of(1, "billing") == {0: 7}
     await store.close()
 
 
 async def test_a_log_without_a_checkpoint_starts_again_when_the_loss_is_accepted(folder: Path) -> None:
-    """The state of missing segments is given up only on demand, and afterwards crashes are survived as before."""
+    """The state of missing segments is dropped only on demand, and afterwards a crash loses nothing, as before."""
     lose_checkpoints(folder)
     with pytest.raises(DataLoss, match="--without-checkpoint"):
         await opened(folder)
@@ -164,7 +169,7 @@ async def test_a_log_without_a_checkpoint_starts_again_when_the_loss_is_accepted
 
 
 async def test_a_log_can_be_cut_at_a_frame(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Everything from a position on is given up, later segments too; a position inside a frame is refused."""
+    """The log is truncated at a position, with later segments; a position inside a frame is refused."""
     frames = list(kinds(lines_of(folder, "--frames", capsys=capsys), "frame"))
     middle = int(str(frames[len(frames) // 2]["position"]))
     with pytest.raises(Invalid):
@@ -176,7 +181,7 @@ async def test_a_log_can_be_cut_at_a_frame(folder: Path, capsys: pytest.CaptureF
 
 
 async def test_what_is_given_up_is_nobodys_any_more(folder: Path) -> None:
-    """G10: an owner of a lock, or a producer, that knows what was cut off begins anew, as after another loss of it."""
+    """G10: an owner of a lock, or a producer, with state of the removed end starts again, as after any such loss."""
     store = await opened(folder)
     key = (1, "billing", 0)
     [kept] = await store.locks.take([LockRequest(key, "client", "session")])
@@ -196,7 +201,7 @@ async def test_what_is_given_up_is_nobodys_any_more(folder: Path) -> None:
 
 
 async def test_a_stray_beside_a_log_that_is_gone_is_no_log(folder: Path) -> None:
-    """The way to begin an empty log ends there, whatever else lies in the folder."""
+    """The steps for an empty log work with any other files in the folder."""
     for file in folder.glob("*.seg"):
         file.unlink()
     (folder / segment_name(3)).write_bytes(b"x" * 100)
@@ -209,7 +214,7 @@ async def test_a_stray_beside_a_log_that_is_gone_is_no_log(folder: Path) -> None
 
 
 def test_a_lost_identity_is_written_anew(folder: Path) -> None:
-    """After a damaged `identity` the owner is named by hand."""
+    """After a damaged `identity` the operator names the owner."""
     (folder / "identity").unlink()
     assert repair.main([str(folder), "--identity", "default", "enode-0", "--apply"]) == 0
     assert b'"enode": "enode-0"' in (folder / "identity").read_bytes()

@@ -1,4 +1,4 @@
-"""What pops got, by attempt and request, and which of them were called off: against a model that forgets nothing."""
+"""Results of pops by attempt and request, and cancelled pops, against a model that forgets nothing."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from ortoo.common.records.message import Message
 from ortoo.enode.pops.attempts import ATTEMPTS_REMEMBERED, CALLED_OFF_MAX, CALLED_OFF_S, Attempts
 
 ANEW = 1_000
-"""By so much a lease's number grows when its messages are leased anew."""
+"""The increment of a lease's number when its messages are leased again."""
 BATCH = encode([Message(b"x")], now_ms=1)
 ATTEMPT_IDS = st.sampled_from(["a", "b"])
 REQUEST_IDS = st.sampled_from(["1", "2", "3"])
@@ -29,18 +29,18 @@ def popped(number: int, *offsets: int) -> PoppedBatch:
 
 
 def leased_anew(part: LeasePart) -> LeasePart:
-    """Its messages under another number."""
+    """The part under another lease number."""
     return replace(part, number=part.number + ANEW)
 
 
 def numbers(parts: list[LeasePart]) -> list[int]:
-    """The leases that parts are of."""
+    """The lease numbers of parts, sorted."""
     return sorted(part.number for part in parts)
 
 
 @given(st.lists(STEPS, max_size=40))
 def test_each_message_is_its_last_requests_and_goes_back_once(steps: list[tuple[str, str, str]]) -> None:
-    """Nothing that was given is forgotten while its request may be called off, and nothing is given back twice."""
+    """Messages are remembered while their request may be cancelled, and released at most once."""
     attempts, now_s = Attempts(), 0.0
     owners: dict[int, tuple[str, str]] = {}
     called_off: dict[tuple[str, str], float] = {}
@@ -54,7 +54,7 @@ def test_each_message_is_its_last_requests_and_goes_back_once(steps: list[tuple[
             called_off = {one: until_s for one, until_s in called_off.items() if until_s > now_s}
         elif what == "got":
             for one in mine:
-                del owners[one]  # a request answers once; what it says later is what it got
+                del owners[one]  # a request is answered once; a later result replaces the earlier one
             owners[number] = request
             attempts.got(request, [popped(number)])
         elif what == "again":
@@ -74,14 +74,14 @@ def test_each_message_is_its_last_requests_and_goes_back_once(steps: list[tuple[
 
 
 def test_what_goes_back_is_named_by_ranges_and_what_is_gone_by_then_is_passed_over() -> None:
-    """As a lease part that is not exact."""
+    """The released part is not exact."""
     attempts = Attempts()
     attempts.got(("a", "1"), [popped(7, 3, 4, 9)])
     assert attempts.call_off(("a", "1"), 0.0) == [LeasePart(0, 7, ((3, 2), (9, 1)), is_exact=False)]
 
 
 def test_only_so_many_are_remembered_the_newest_ones() -> None:
-    """Of what was given, and of what was called off."""
+    """Both results and cancelled requests."""
     attempts = Attempts()
     for number in range(ATTEMPTS_REMEMBERED + 1):
         attempts.got((str(number), ""), [popped(number)])
@@ -92,7 +92,7 @@ def test_only_so_many_are_remembered_the_newest_ones() -> None:
     assert numbers(attempts.again(("1", ""), leased_anew)) == [1 + ANEW]
     for number in range(CALLED_OFF_MAX):
         attempts.call_off((str(number), "r"), 0.0)
-    attempts.call_off(("0", "r"), 1.0)  # said again, it is a new one
+    attempts.call_off(("0", "r"), 1.0)  # a repeated cancellation counts as new
     attempts.call_off(("new", "r"), 1.0)
     assert attempts.is_called_off(("0", "r"))
     assert not attempts.is_called_off(("1", "r"))

@@ -1,4 +1,4 @@
-"""Which messages wait for an earlier one of their message group, against a model that looks at every message."""
+"""Messages that wait for an earlier one of their message group, against a model that examines every message."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,13 +7,13 @@ from ortoo.enode.pops.key_order import KeyOrder
 from ortoo.enode.state.interval_map import IntervalMap
 
 SEEN = st.tuples(st.integers(0, 5), st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=12))
-"""How many messages that were seen are seen again, and the groups of those behind them."""
+"""The number of messages seen again, and the groups of the messages behind them."""
 FINISHED = st.tuples(st.integers(0, 24), st.integers(1, 9))
 """(first offset, count)."""
 
 
 class Model:
-    """A queue of message groups, how far it was looked at, and what is finished."""
+    """The message groups of a queue up to the scanned offset, and the finished messages."""
 
     def __init__(self, begin: int) -> None:
         self.groups: list[str | None] = [None] * begin
@@ -28,7 +28,7 @@ class Model:
         return found
 
     def free(self) -> set[int]:
-        """What nothing keeps back."""
+        """The messages that no earlier one blocks."""
         alone = {offset for offset, group in enumerate(self.groups) if group is None}
         return (alone | set(self.heads().values())) - self.done
 
@@ -37,7 +37,7 @@ class Model:
 def test_of_each_message_group_the_first_unfinished_message_is_free(
     begin: int, steps: list[tuple[int, list[str | None] | int]]
 ) -> None:
-    """Whatever is finished in whatever order, seen yet or not, and however often a batch is looked at."""
+    """In any order of finishing, for seen and unseen messages, and for batches seen several times."""
     intervals, model, order = IntervalMap(begin), Model(begin), KeyOrder(begin)
     for number, more in steps:
         before = model.free()
@@ -65,7 +65,7 @@ def test_of_each_message_group_the_first_unfinished_message_is_free(
 
 
 def test_those_that_wait_are_counted_until_they_are_free() -> None:
-    """Or passed over, because they were finished before their turn came."""
+    """Or skipped, because they were finished before their turn."""
     intervals, order = IntervalMap(0), KeyOrder(0)
     assert order.see(0, ["a", "a", "a", "b", None], intervals) == [0, 3, 4]
     assert (order.blocked_count, list(order.behind(0)), order.behind(1), order.behind(3)) == (2, [1, 2], (), ())

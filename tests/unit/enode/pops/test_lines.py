@@ -1,4 +1,4 @@
-"""The lines of groups: where each begins, in which order its queues are looked at, and what becomes of it."""
+"""The lines of groups: their start offsets, the order of queues, and their lifetime."""
 
 import gc
 import weakref
@@ -17,7 +17,7 @@ from tests.contract.pop_store import GROUP, INVISIBLE_MS, PopStore, attempts, pl
 
 
 def test_queues_are_looked_at_in_turn_or_the_largest_id_first() -> None:
-    """So that none is left out, or those of higher priority come first."""
+    """Round-robin so that none is left out, or by priority."""
 
     async def scenario(it: PopStore) -> None:
         for queue_id in range(3):
@@ -33,7 +33,7 @@ def test_queues_are_looked_at_in_turn_or_the_largest_id_first() -> None:
 
 
 def test_a_group_begins_where_it_was_by_offsets_else_as_it_says() -> None:
-    """With the first message, or at the end; what an operator sets counts at once."""
+    """At the first message or at the end; an operator's reset takes effect at once."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b", "c")
@@ -52,7 +52,7 @@ def test_a_group_begins_where_it_was_by_offsets_else_as_it_says() -> None:
 
 
 def test_a_lease_of_messages_with_different_attempts_is_written_down_as_it_is() -> None:
-    """Each message comes again as its next attempt, also after a restart."""
+    """Each message is delivered again as its next attempt, also after a restart."""
 
     async def scenario(it: PopStore) -> None:
         it.rules = replace(it.rules, attempts_max=9)
@@ -73,7 +73,7 @@ def test_a_lease_of_messages_with_different_attempts_is_written_down_as_it_is() 
 
 
 def test_one_pop_brings_several_messages_of_a_message_group_where_its_rules_say_so() -> None:
-    """Otherwise the first one alone."""
+    """Otherwise only the first one."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b", "c", group="m")
@@ -85,7 +85,7 @@ def test_one_pop_brings_several_messages_of_a_message_group_where_its_rules_say_
 
 
 def test_of_so_many_leases_it_is_known_who_got_them_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operators ask for them."""
+    """For operators."""
 
     async def scenario(it: PopStore) -> None:
         monkeypatch.setattr(module, "CONSUMERS_REMEMBERED", 2)
@@ -98,7 +98,7 @@ def test_of_so_many_leases_it_is_known_who_got_them_the_newest(monkeypatch: pyte
 
 
 async def test_a_member_that_leads_again_keeps_nothing_of_its_last_reign() -> None:
-    """Each reign has lines of its own; those before hear nothing more, and are forgotten."""
+    """Each term of leadership has lines of its own; earlier ones get no notifications, and are freed."""
     one = OneStore()
     await one.open()
     last_reign = weakref.ref(Lines(one.store, one.clock))

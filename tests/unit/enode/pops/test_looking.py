@@ -1,4 +1,4 @@
-"""What operators see and change of groups that pop: looking without taking, modes, requests that cannot be right."""
+"""Operators' requests about popping groups: peeks, delivery modes, and invalid requests."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ def offsets(popped: Popped) -> list[tuple[int, tuple[int, ...]]]:
 
 
 def test_looking_shows_what_a_group_is_not_done_with_and_changes_nothing() -> None:
-    """What consumers have included, with its attempts; batch by batch, by queue."""
+    """Leased messages included, with their attempts; batch by batch, by queue."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b", "c")
@@ -42,7 +42,7 @@ def test_looking_shows_what_a_group_is_not_done_with_and_changes_nothing() -> No
 
 
 def test_one_looks_at_so_many_messages_and_bytes_and_passes_over_what_was_seen_before() -> None:
-    """At least one batch is shown; that there are more bytes is said."""
+    """At least one batch is returned, and whether there are more."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b", "c")
@@ -69,7 +69,7 @@ def test_one_looks_at_so_many_messages_and_bytes_and_passes_over_what_was_seen_b
 
 
 def test_without_a_group_what_is_oldest_is_shown() -> None:
-    """Whatever any group has done; with an unknown topic nothing."""
+    """Independently of the progress of groups; an unknown topic is refused."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")
@@ -84,7 +84,7 @@ def test_without_a_group_what_is_oldest_is_shown() -> None:
 
 
 def test_operators_see_the_deliveries_of_messages() -> None:
-    """Those that the group is not done with, or a range."""
+    """The unfinished ones, or a range."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b", "c")
@@ -99,7 +99,7 @@ def test_operators_see_the_deliveries_of_messages() -> None:
 
 
 def test_what_cannot_be_right_is_answered_by_itself() -> None:
-    """No such queue, no such messages; what comes with it is carried out. An unknown topic is an error for all."""
+    """Unknown queues and messages fail alone; other parts are applied. An unknown topic fails the whole request."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -123,7 +123,7 @@ def test_what_cannot_be_right_is_answered_by_itself() -> None:
 
 
 def test_who_wants_it_in_time_is_told_of_each_message_whose_lease_is_over() -> None:
-    """The others are carried out; what is done can be finished again, and not renewed."""
+    """Other messages are processed; finished ones can be finished again, but not renewed."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b", "c", "d")
@@ -146,7 +146,7 @@ def test_who_wants_it_in_time_is_told_of_each_message_whose_lease_is_over() -> N
 
 
 def test_a_mode_is_changed_only_while_nobody_has_messages_or_it_is_forced() -> None:
-    """The refusal says what members have; the same mode again is no change."""
+    """The refusal counts leased messages and queues; the same mode again is no change."""
 
     async def scenario(it: PopStore) -> None:
         change: Any = it.leasing.change_mode
@@ -156,8 +156,8 @@ def test_a_mode_is_changed_only_while_nobody_has_messages_or_it_is_forced() -> N
             await change(TOPIC, GROUP, Mode.OFFSETS, force=False)
         assert (refused.value.field, refused.value.message) == (
             "force",
-            "members of group billing have 1 messages and 0 queues of orders: stop them first, or force it; "
-            "what they have is delivered again",
+            "consumers of group billing have 1 messages and 0 queues of orders: stop them first, or use force to "
+            "deliver these messages again",
         )
         assert await change(TOPIC, GROUP, Mode.POP, force=False) is Mode.POP
         assert await change(TOPIC, GROUP, Mode.POP_IN_ORDER, force=True) is Mode.POP

@@ -1,4 +1,4 @@
-"""One queue as those who pop see it: the rules one by one. Random schedules are in tests/property."""
+"""The rules of pop lines one by one. Random schedules are in tests/property."""
 
 from ortoo.enode.pops import line as pop_line
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
@@ -15,12 +15,12 @@ def line(queue: PopQueue | None = None, *, in_order: bool = False, opening: int 
 
 
 def taken(it: PopLine, now_ms: int, number: int, limit: int = 4, end: int = 10) -> list[tuple[int, int, int]]:
-    """What a pop gets, invisible for 100 ms."""
+    """The rows that a pop leases for 100 ms."""
     return it.take(now_ms, limit, end, number=number, duration_ms=100).rows
 
 
 def test_a_lease_that_runs_out_comes_back_with_the_next_attempt() -> None:
-    """Not before its time, and before anything new."""
+    """Not before its end, and before new messages."""
     it = line()
     assert taken(it, 0, NEW) == [(0, 4, 1)]
     assert taken(it, 99, NEW + 1, limit=2) == [(4, 2, 1)]
@@ -29,7 +29,7 @@ def test_a_lease_that_runs_out_comes_back_with_the_next_attempt() -> None:
 
 
 def test_an_acknowledgement_after_the_lease_counts_as_long_as_nobody_has_the_message() -> None:
-    """Late is not lost; but what another consumer has now is refused."""
+    """A late acknowledgement counts unless another consumer has the message now."""
     it = line()
     taken(it, 0, NEW)
     taken(it, 150, NEW + 1, limit=2)
@@ -39,7 +39,7 @@ def test_an_acknowledgement_after_the_lease_counts_as_long_as_nobody_has_the_mes
 
 
 def test_acknowledging_again_does_nothing_and_is_no_error() -> None:
-    """Twice is once."""
+    """The second one has no effect."""
     it = line()
     taken(it, 0, NEW)
     it.finish([(0, 2)], NEW)
@@ -48,7 +48,7 @@ def test_acknowledging_again_does_nothing_and_is_no_error() -> None:
 
 
 def test_a_message_given_back_is_not_the_former_consumers_any_more() -> None:
-    """Its handle ends with that; the message comes again after the delay."""
+    """Its handle is invalid then; the message is delivered again after the delay."""
     it = line()
     taken(it, 0, NEW, limit=1, end=1)
     assert it.give_back([(0, 1)], NEW, 10, 50).rows == [(0, 1, 1)]
@@ -58,7 +58,7 @@ def test_a_message_given_back_is_not_the_former_consumers_any_more() -> None:
 
 
 def test_a_release_that_does_not_count_leaves_the_attempt_as_it_was() -> None:
-    """A consumer that stops gives back what it never looked at."""
+    """A consumer that shuts down releases messages that it never processed."""
     it = line()
     taken(it, 0, NEW, limit=1, end=1)
     it.give_back([(0, 1)], NEW, 10, 0, counts=False)
@@ -66,7 +66,7 @@ def test_a_release_that_does_not_count_leaves_the_attempt_as_it_was() -> None:
 
 
 def test_a_renewed_lease_keeps_its_number_and_its_attempt() -> None:
-    """And it runs from the renewal on."""
+    """It runs from the renewal on."""
     it = line()
     taken(it, 0, NEW, limit=1, end=1)
     assert it.renew([(0, 1)], NEW, 90, 100).rows == [(0, 1, 1)]
@@ -75,7 +75,7 @@ def test_a_renewed_lease_keeps_its_number_and_its_attempt() -> None:
 
 
 def test_all_attempts_used_means_exhausted() -> None:
-    """The message is handed to whoever parks it, not to a consumer."""
+    """The message is leased for parking, not to a consumer."""
     it = line()
     taken(it, 0, NEW, limit=1, end=1)
     found = it.take(200, 4, 1, number=NEW + 1, duration_ms=100, attempts_max=1)
@@ -83,7 +83,7 @@ def test_all_attempts_used_means_exhausted() -> None:
 
 
 def test_a_start_lets_a_lease_run_for_what_was_left_of_it() -> None:
-    """Reckoned by the wall clock, but never longer than it was given for: clocks are set back."""
+    """By the wall clock, but at most for its full duration, because clocks may be set back."""
     queue = PopQueue(0)
     queue.intervals.hold(0, 1, Hold(Phase.LEASED, 1, OLD, 1_000_060, 100))
     queue.intervals.hold(1, 2, Hold(Phase.LEASED, 1, OLD, 9_000_000, 100))
@@ -95,7 +95,7 @@ def test_a_start_lets_a_lease_run_for_what_was_left_of_it() -> None:
 
 
 def test_an_acknowledgement_whose_lease_a_crash_took_counts_unless_there_is_a_newer_one() -> None:
-    """The consumer did its work; only the note about the lease is lost."""
+    """The consumer did its work; only the record of the lease is lost."""
     it = line()
     assert it.finish([(3, 1)], OLD).rows == [(3, 1, 1)]
     assert taken(it, 0, NEW, limit=6) == [(0, 3, 1), (4, 3, 1)]
@@ -115,7 +115,7 @@ def test_messages_of_a_message_group_come_one_after_another_and_others_go_on() -
 
 
 def test_a_start_keeps_message_groups_blocked_that_were() -> None:
-    """What is leased is looked at again with its message group, before anything behind it is free."""
+    """The message groups of leased messages are read again before any message behind them is free."""
     queue = PopQueue(0)
     queue.intervals.hold(0, 1, Hold(Phase.LEASED, 1, OLD, 1_000_100, 100))
     it = line(queue, in_order=True)
@@ -125,7 +125,7 @@ def test_a_start_keeps_message_groups_blocked_that_were() -> None:
 
 
 def test_too_many_unfinished_messages_stop_new_ones_and_say_why() -> None:
-    """10,000 of a queue; what comes back is still given out."""
+    """10,000 of a queue; returned messages are still delivered."""
     it = line()
     it.take(0, 20_000, 50_000, number=NEW, duration_ms=100)
     assert it.leased_count == pop_line.UNFINISHED_MAX
@@ -136,7 +136,7 @@ def test_too_many_unfinished_messages_stop_new_ones_and_say_why() -> None:
 
 
 def test_a_blocked_message_group_is_scanned_past_so_far_and_no_further() -> None:
-    """10,000 messages may wait behind it; then the queue says so."""
+    """10,000 messages may wait behind it; then the limit is reported."""
     it = line(in_order=True)
     it.see_keys(0, ["a"] * 10_001)
     it.take(0, 10, 20_000, number=NEW, duration_ms=100)

@@ -1,4 +1,4 @@
-"""One queue as those who pop see it: what is counted, what is asked of it, and how it is set up."""
+"""Pop lines: counters, queries, and set-up from the folded state."""
 
 import pytest
 
@@ -18,12 +18,12 @@ def line(queue: PopQueue | None = None, *, in_order: bool = False) -> PopLine:
 
 
 def taken(it: PopLine, now_ms: int, number: int, limit: int = 4, end: int = 10) -> list[tuple[int, int, int]]:
-    """What a pop gets, invisible for 100 ms."""
+    """The rows that a pop leases for 100 ms."""
     return it.take(now_ms, limit, end, number=number, duration_ms=100).rows
 
 
 def test_what_consumers_have_is_counted_whatever_becomes_of_it() -> None:
-    """Leased, renewed, given back, finished, run out, dropped; and after a start."""
+    """Leased, renewed, returned, finished, expired, dropped; and after a start."""
     it = line()
     taken(it, 0, NEW, limit=10)
     assert it.leased_count == 10
@@ -45,7 +45,7 @@ def test_what_consumers_have_is_counted_whatever_becomes_of_it() -> None:
 
 
 def test_whoever_pops_is_told_how_many_and_a_line_when_something_returns() -> None:
-    """The next time to look is that of the first lease that ends."""
+    """The next due time is the end of the first lease."""
     it = line()
     assert (it.due_ms(), it.cursor) == (None, 0)
     found = it.take(7, 3, 10, number=NEW, duration_ms=100)
@@ -59,7 +59,7 @@ def test_whoever_pops_is_told_how_many_and_a_line_when_something_returns() -> No
 
 
 def test_a_queue_begins_where_its_group_is_and_what_a_crash_took_from_the_log_comes_first() -> None:
-    """What lies between leases that the log knows was delivered too: nobody can tell, so it comes again as new."""
+    """Messages between leases in the log may have been delivered; this is unknown, so they are delivered as new."""
     queue = PopQueue(5)
     queue.intervals.finish(6, 7)
     queue.intervals.hold(9, 10, Hold(Phase.RETURNED, 3, OLD, 1_000_010, 50))
@@ -74,7 +74,7 @@ def test_a_queue_begins_where_its_group_is_and_what_a_crash_took_from_the_log_co
 
 
 def test_the_notes_of_messages_that_are_done_are_forgotten_and_no_others() -> None:
-    """Of ranges that end and begin beside them."""
+    """Notes beside the ranges stay."""
     it = line()
     it.notes.update(dict.fromkeys(range(6), ("me", "")))
     taken(it, 0, NEW, limit=6)
@@ -83,7 +83,7 @@ def test_the_notes_of_messages_that_are_done_are_forgotten_and_no_others() -> No
 
 
 def test_a_lease_of_this_opening_counts_only_as_it_was_given() -> None:
-    """One that was never given, or of what another has, is nobody's; one of an older opening may be lost in a crash."""
+    """Unknown leases and replaced ones are stale; one of an earlier opening may be lost in a crash, and counts."""
     it = line()
     taken(it, 0, NEW, limit=2)
     assert it.attempts([(0, 3)], NEW + 5).stale == [0, 1, 2]
@@ -102,7 +102,7 @@ def test_a_lease_of_this_opening_counts_only_as_it_was_given() -> None:
 
 
 def test_what_is_given_back_by_a_lease_that_a_crash_took_counts_that_delivery() -> None:
-    """Unless it is not to count: then it is as if never delivered."""
+    """Unless the attempt does not count: then it is as if never delivered."""
     for counts, attempt in ((True, 1), (False, 0)):
         it = line()
         assert it.give_back([(0, 1)], OLD, 5, 20, counts=counts).rows == [(0, 1, attempt)]
@@ -111,7 +111,7 @@ def test_what_is_given_back_by_a_lease_that_a_crash_took_counts_that_delivery() 
 
 
 def test_a_part_is_leased_anew_as_the_same_attempt_for_its_whole_time() -> None:
-    """Only what its lease has now: not what is done, was given back, ran out, or is another's."""
+    """Only messages that its lease holds now: none that are finished, returned, expired or leased elsewhere."""
     it = line()
     taken(it, 0, NEW, limit=6)
     it.finish([(1, 1)], NEW)
@@ -127,7 +127,7 @@ def test_a_part_is_leased_anew_as_the_same_attempt_for_its_whole_time() -> None:
 
 
 def test_a_lease_is_over_at_its_end_for_those_who_want_to_know() -> None:
-    """What is done is over, too, for those who want more than to finish it; another's lease is none of theirs."""
+    """With `with_done` finished messages are included; other leases' messages never are."""
     it = line()
     taken(it, 0, NEW, limit=4)
     it.finish([(1, 1)], NEW)
@@ -143,7 +143,7 @@ def test_a_lease_is_over_at_its_end_for_those_who_want_to_know() -> None:
 
 
 def test_order_is_switched_on_and_off_over_what_is_there() -> None:
-    """On: what was delivered is looked at again; off: all that is free or returns comes, whatever its group."""
+    """On: message groups of delivered messages are read again. Off: all free or returned messages are delivered."""
     it = line()
     taken(it, 0, NEW, limit=2)
     it.set_order(False)
@@ -170,7 +170,7 @@ def test_order_is_switched_on_and_off_over_what_is_there() -> None:
 
 
 def test_a_message_that_becomes_free_while_it_waits_for_its_time_comes_at_that_time() -> None:
-    """E.g. one that was given back before the one in front of it."""
+    """For example a message that was returned before the one in front of it."""
     queue = PopQueue(0)
     queue.intervals.hold(0, 1, Hold(Phase.LEASED, 1, OLD, 1_000_100, 100))
     queue.intervals.hold(1, 2, Hold(Phase.RETURNED, 1, OLD, 1_000_050, 100))
@@ -184,7 +184,7 @@ def test_a_message_that_becomes_free_while_it_waits_for_its_time_comes_at_that_t
 
 
 def test_one_pop_may_bring_several_messages_of_a_message_group_one_behind_another() -> None:
-    """With the heads of what it has: those right behind, up to what another has or waits; never a last attempt."""
+    """With the heads it leases the messages directly behind, up to one leased elsewhere or waiting; no last attempt."""
     it = line(in_order=True)
     it.see_keys(0, ["a", "a", "b", "a", "b", "c", "a"])
     heads: list[int] = []
@@ -210,7 +210,7 @@ def test_one_pop_may_bring_several_messages_of_a_message_group_one_behind_anothe
 
 
 def test_what_had_all_its_attempts_takes_room_and_is_leased_for_whoever_parks_it() -> None:
-    """Beside what is delivered by the same pop; with no limit nothing is ever exhausted."""
+    """Exhausted messages count towards the pop's limit; without a limit of attempts none is exhausted."""
     it = line()
     taken(it, 0, NEW, limit=3, end=4)
     it.give_back([(1, 1)], NEW, 0, 0, counts=False)
@@ -222,7 +222,7 @@ def test_what_had_all_its_attempts_takes_room_and_is_leased_for_whoever_parks_it
 
 @pytest.mark.parametrize("in_order", [False, True])
 def test_so_many_may_be_unfinished_and_no_more(in_order: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What there is room for is given; then it says how many there are."""
+    """Messages are delivered up to the limit; then the number is reported."""
     monkeypatch.setattr(pop_line, "UNFINISHED_MAX", 3)
     it = line(in_order=in_order)
     if in_order:
@@ -239,7 +239,7 @@ def test_so_many_may_be_unfinished_and_no_more(in_order: bool, monkeypatch: pyte
 
 
 def test_so_many_may_wait_for_earlier_ones_of_their_message_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then nothing behind them is looked at, and the line says why."""
+    """Then no message behind them is read, and the reason is reported."""
     monkeypatch.setattr(pop_line, "SCANNED_MAX", 2)
     it = line(in_order=True)
     it.see_keys(0, ["a", "a"])
@@ -255,7 +255,7 @@ def test_so_many_may_wait_for_earlier_ones_of_their_message_group(monkeypatch: p
 
 
 def test_what_is_given_back_late_keeps_back_nothing_that_came_back_with_it() -> None:
-    """Of messages whose lease ran out together, one that is delayed is passed over."""
+    """Of messages whose leases expired together, a delayed one is skipped."""
     it = line()
     taken(it, 0, NEW, limit=4, end=4)
     assert it.may_have(100, 4)
@@ -265,7 +265,7 @@ def test_what_is_given_back_late_keeps_back_nothing_that_came_back_with_it() -> 
 
 
 def test_a_message_whose_time_came_while_it_was_kept_back_comes_when_it_is_free() -> None:
-    """Nobody looked for it in between."""
+    """It was not offered in between."""
     queue = PopQueue(0)
     queue.intervals.hold(0, 1, Hold(Phase.LEASED, 1, OLD, 1_000_100, 100))
     queue.intervals.hold(1, 2, Hold(Phase.RETURNED, 1, OLD, 1_000_010, 100))

@@ -1,4 +1,4 @@
-"""What becomes of leased messages, and which lines stay in memory."""
+"""Verdicts on leased messages, and the lifetime of lines in memory."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ async def letters(it: PopStore) -> list[tuple[bytes, str, str, str, str]]:
 
 
 def test_a_consumer_parks_a_message_whatever_attempts_it_has_left() -> None:
-    """At once, with what the consumer says; it never comes again."""
+    """At once, with the consumer's error; it is never delivered again."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")
@@ -38,7 +38,7 @@ def test_a_consumer_parks_a_message_whatever_attempts_it_has_left() -> None:
 
 @pytest.mark.parametrize(("consumer", "error"), [("me", ""), ("", "boom"), ("me", "boom"), ("", "")])
 def test_what_a_consumer_said_of_its_last_try_is_in_the_dead_letter(consumer: str, error: str) -> None:
-    """Of each message, also when a later lease runs out; who said nothing gave no answer in time."""
+    """Of each message, also if a later lease expires; without a report the reason is the missing answer."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("before", "a", "b")
@@ -58,7 +58,7 @@ def test_what_a_consumer_said_of_its_last_try_is_in_the_dead_letter(consumer: st
 
 
 def test_a_renewal_outlasts_a_restart() -> None:
-    """It runs from when it was asked for."""
+    """It runs from the time of the request."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
@@ -75,7 +75,7 @@ def test_a_renewal_outlasts_a_restart() -> None:
 
 
 def test_a_pop_that_was_called_off_hears_why_it_has_nothing() -> None:
-    """The field is its attempt id."""
+    """The error names the attempt id."""
 
     async def scenario(it: PopStore) -> None:
         wish = PopWish(TOPIC, GROUP, (0,), 1, INVISIBLE_MS, 1 << 20, 0, "me", "a", request_id="r")
@@ -83,13 +83,13 @@ def test_a_pop_that_was_called_off_hears_why_it_has_nothing() -> None:
         with pytest.raises(Conflict) as refused:
             await it.leasing.pop(wish)
         told = (refused.value.message, refused.value.field)
-        assert told == ("nobody waits for this pop any more: it was called off", "attempt_id")
+        assert told == ("this pop was cancelled by its client", "attempt_id")
 
     play(scenario)
 
 
 def test_only_groups_that_hold_nothing_are_put_out_of_memory() -> None:
-    """Neither who has messages, nor who waits, nor who was called off just now; others are made again when asked."""
+    """Groups with leases, waiting pops or recent cancellations stay; others are made again at their next use."""
 
     async def scenario(it: PopStore) -> None:
         lines = Lines(it.store, it.one.clock)
@@ -118,7 +118,7 @@ def test_only_groups_that_hold_nothing_are_put_out_of_memory() -> None:
 
 
 def test_a_group_that_is_not_in_memory_is_seen_as_the_log_has_it() -> None:
-    """One that was never there has nothing."""
+    """A group that never consumed has no state."""
 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")

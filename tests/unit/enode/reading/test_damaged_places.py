@@ -1,4 +1,4 @@
-"""What a reader does about places that are damaged."""
+"""Reads of damaged places."""
 
 import asyncio
 from itertools import pairwise
@@ -18,7 +18,7 @@ FOLDER = Path("/log")
 
 
 async def test_damaged_segments_are_repaired_in_the_order_of_the_log() -> None:
-    """And not in that of their addresses: a simulated run asks other members in the same order each time."""
+    """Not in that of their addresses, so that a simulated run asks other replicas in the same order each time."""
     files = SegmentFiles(disk := MemoryDisk())
     catalog, asked = Catalog(files), list[int]()
     made = [Segment(files, FOLDER, 0, 0) for _ in range(100)]
@@ -29,7 +29,7 @@ async def test_damaged_segments_are_repaired_in_the_order_of_the_log() -> None:
         catalog.contents[base] = Contents(base, base + 640, 0, (), (), ((base + 64, 64),))
         catalog.damages.append(Damage("a segment", base + 64, 64, "bad", lost))
 
-    async def repair(position: int, _: int) -> int:
+    async def repair(position: int, _: int, is_other: bool) -> int:
         asked.append(position)
         return 0
 

@@ -1,4 +1,4 @@
-"""Opening the log of a member that has damage: nothing is believed over it, and what lies behind is owed."""
+"""Opening a replica's log with damage: no frame behind it is used, and the disk must fetch these again."""
 
 from pathlib import Path
 
@@ -25,18 +25,18 @@ from ortoo.enode.recovery.member_opening import recover_member, whole_end
 THREE = tuple(MemberId(number, f"disk-{number}") for number in (1, 2, 3))
 FOUR = (*THREE, MemberId(4, "disk-4"))
 KEPT = KeptOutline(LogOutline(placed=(MembersFrame(0, Configuration(THREE)),)))
-"""As it was when the member was started last: before all that is in the log."""
+"""The log summary of the last start, before all frames of the log."""
 
 
 class Written:
-    """A log of one segment, frame by frame, and where each frame lies."""
+    """A log of one segment, frame by frame, and the position of each frame."""
 
     def __init__(self) -> None:
         self.content = bytearray()
         self.places: list[int] = []
 
     def frame(self, kind: Kind, payload: bytes = b"", *, epoch: int) -> None:
-        """One more."""
+        """Append one more frame."""
         self.places.append(len(self.content))
         header = FrameHeader(
             kind=kind,
@@ -49,7 +49,7 @@ class Written:
         self.content += (header.encoded() + payload).ljust(frame_bytes(len(payload)), b"\0")
 
     def checkpoint(self, *, epoch: int) -> None:
-        """Of all that is before it."""
+        """Append a checkpoint of everything before it."""
         end = len(self.content)
         self.frame(Kind.CHECKPOINT, Slice(end, 0, 1, end, end, encode_changes(())).encoded(), epoch=epoch)
 
@@ -58,7 +58,7 @@ class Written:
         self.content[self.places[number] + at] ^= 1
 
     def put(self, folder: Path, *, is_clean: bool = False) -> None:
-        """Onto a disk that has flushed all of it, in a segment that is not full."""
+        """Store it on a disk that has flushed all of it, in a segment that is not full."""
         end = len(self.content)
         (folder / segment_name(0)).write_bytes(bytes(self.content) + bytes(1 << 16))
         if is_clean:
@@ -72,7 +72,7 @@ class Written:
 
 @pytest.fixture
 def log() -> Written:
-    """Two epochs, a change of the members, a checkpoint of all that, and one frame behind it."""
+    """Two epochs, a change of the replicas, a checkpoint of all that, and one frame behind it."""
     log = Written()
     log.frame(Kind.EPOCH, epoch=1)
     log.frame(Kind.MARK, epoch=1)
@@ -85,7 +85,7 @@ def log() -> Written:
 
 @pytest.mark.parametrize("is_clean", [False, True])
 def test_all_of_a_whole_log_is_known(log: Written, tmp_path: Path, *, is_clean: bool) -> None:
-    """Its epochs and its members, though the checkpoint lies behind them."""
+    """Its epochs and its replicas, although the checkpoint lies behind them."""
     log.put(tmp_path, is_clean=is_clean)
     found = recover_member(SegmentFiles(RealDisk()), tmp_path, KEPT)
     assert (found.outline.tail, found.lost) == (Tail(2, len(log.content)), 0)
@@ -98,9 +98,9 @@ def test_all_of_a_whole_log_is_known(log: Written, tmp_path: Path, *, is_clean: 
 def test_a_damaged_word_of_the_members_is_not_passed_over(
     log: Written, tmp_path: Path, number: int, at: int, *, is_clean: bool
 ) -> None:
-    """A vote says no epoch and no members that are not there: the log ends at the word, and the rest is owed.
+    """A vote claims only readable epochs and replicas: the log ends at the damaged frame, and the rest must be fetched.
 
-    A log whose EPOCH frame is passed over looks older than it is, and one that is really older would win.
+    A log whose EPOCH frame is skipped looks older than it is, so a really older one would win.
     """
     log.damage(number, at)
     log.put(tmp_path, is_clean=is_clean)
@@ -111,7 +111,7 @@ def test_a_damaged_word_of_the_members_is_not_passed_over(
 
 
 def test_damage_in_the_segment_that_is_written_to_is_not_passed_over(log: Written, tmp_path: Path) -> None:
-    """What readers miss is repaired in full segments alone: elsewhere the others have to give it again."""
+    """Readers have damage repaired only in full segments; elsewhere the other replicas must send it again."""
     end = log.places[4]
     whole = LogOutline(0, end, 0, 0, History((EpochStart(1, 0), EpochStart(2, log.places[2]))), KEPT.outline.placed)
     log.damage(1)
@@ -122,7 +122,7 @@ def test_damage_in_the_segment_that_is_written_to_is_not_passed_over(log: Writte
 
 
 def test_a_sole_voter_keeps_what_lies_behind_damage(log: Written, tmp_path: Path) -> None:
-    """Nobody else has it."""
+    """No other replica has it."""
     end, alone = log.places[4], (MembersFrame(0, Configuration(THREE[:1])),)
     log.damage(1)
     log.put(tmp_path)
@@ -133,7 +133,7 @@ def test_a_sole_voter_keeps_what_lies_behind_damage(log: Written, tmp_path: Path
 
 @pytest.mark.parametrize("is_clean", [False, True])
 def test_old_damage_of_an_enode_that_becomes_a_member_is_passed_over(tmp_path: Path, *, is_clean: bool) -> None:
-    """Before its first epoch no members were spoken of, and nobody else has what lay there."""
+    """Before the first epoch the log has no replicas, so no other one has the damaged data."""
     log = Written()
     for _ in range(3):
         log.frame(Kind.MARK, epoch=0)
@@ -149,7 +149,7 @@ def test_old_damage_of_an_enode_that_becomes_a_member_is_passed_over(tmp_path: P
 
 
 def test_what_is_owed_outlives_a_start_that_does_not_come_far(log: Written, tmp_path: Path) -> None:
-    """What is behind damage is taken away only after it was written down how far the disk once was."""
+    """The log behind damage is truncated only after the position that the disk once had was recorded."""
     write_reign(RealDisk(), tmp_path, KeptReign(THREE[0], "set", reign=Reign(2)))
     log.damage(5)
     log.put(tmp_path)
@@ -165,7 +165,7 @@ def test_what_is_owed_outlives_a_start_that_does_not_come_far(log: Written, tmp_
 def test_where_a_log_will_end_is_told_before_anything_is_taken_away(
     log: Written, tmp_path: Path, number: int, *, is_clean: bool
 ) -> None:
-    """Wherever it is damaged; and no file is written for it."""
+    """For damage at any place; and no file is written for it."""
     log.damage(number)
     log.put(tmp_path, is_clean=is_clean)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}

@@ -1,4 +1,4 @@
-"""What a member says of itself."""
+"""The reports of a replica."""
 
 import asyncio
 from functools import partial
@@ -15,7 +15,7 @@ from tests.unit.enode.members.test_member import LATER_S, ONE, TWO, Run, beat
 
 
 async def test_whom_a_leader_has_handed_over_to_misses_none_while_it_stands() -> None:
-    """Name servers would take it for one that cannot win, and the leader that stops for gone: they proposed again."""
+    """Name servers would assume that it cannot win and that the stopping leader has ended, and propose again."""
     clock = Stopped()
     driver = following(clock)
     clock.at_s = LATER_S + 0.9
@@ -24,11 +24,11 @@ async def test_whom_a_leader_has_handed_over_to_misses_none_while_it_stands() ->
     assert not report_of(driver).is_leader_silent
     clock.at_s = LATER_S + 1.1
     driver.post(Tick())
-    assert report_of(driver).is_leader_silent, "nobody leads, and it hears nobody for too long"
+    assert report_of(driver).is_leader_silent, "there is no leader, and it gets no message for too long"
 
 
 async def test_who_stops_while_it_is_about_to_lead_hands_over_as_soon_as_it_does() -> None:
-    """Nobody would lead for a second otherwise: it has the promises of a majority, and the former leader has let go."""
+    """Otherwise there would be no leader for a second: it has the votes of a majority, and the leader stepped down."""
     run = Run()
     run.lead()
     to_come: list[list[Any]] = [
@@ -57,8 +57,8 @@ async def test_who_stops_while_it_is_about_to_lead_hands_over_as_soon_as_it_does
 
 
 def report_of(driver: Any) -> Any:
-    """What its process tells name servers."""
-    kept = SimpleNamespace(set_id="set", member=ONE.member, incarnation=1)
+    """The report of its process to name servers."""
+    kept = SimpleNamespace(set_id="set", member=ONE.member, incarnation=1, made_from="")
     lives: Any = SimpleNamespace(
         joining=SimpleNamespace(kept=kept),
         driver=driver,

@@ -1,4 +1,4 @@
-"""Folding changes into one table, as the state does into all."""
+"""Folding changes into a single table."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from ortoo.enode.state.table import Table
 
 
 def fold(table: Table[Any], change: Change) -> None:
-    """Fold one change in; one that does not concern the table does nothing."""
+    """Fold one change; one that does not concern the table has no effect."""
     if (method := table.FOLDS.get(type(change))) is not None:
         method(table, change)
     elif isinstance(change, TopicGone):

@@ -1,4 +1,4 @@
-"""Idempotence as a decision: next, again, gap, overlap, forgotten."""
+"""Decisions on idempotent batches: next, repeated, gap, overlap, unknown producer."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def sent(windows: Windows, sequencer: Sequencer, first: int, count: int, offset:
 
 
 def test_only_the_next_sequence_is_accepted_and_the_last_five_answer_their_place() -> None:
-    """G4: a retry within the window answers the original offset; older ones are refused without storing."""
+    """G4: a retry within the window gets the original offset. Older batches are refused and not stored."""
     windows = Windows()
     sequencer = Sequencer(windows, idle_ms=DAY_MS)
     batches = [sent(windows, sequencer, 2 * number, 2, 100 + 2 * number) for number in range(7)]
@@ -50,7 +50,7 @@ def test_a_batch_on_its_way_to_the_disk_is_known() -> None:
 
 
 def test_an_unknown_producer_must_begin_at_zero() -> None:
-    """Without a window a later sequence is refused by name, for nobody can tell what is missing."""
+    """Without a window a later sequence is refused, because the missing batches are unknown."""
     sequencer = Sequencer(Windows(), idle_ms=DAY_MS)
     with pytest.raises(NotFound) as unknown:
         sequencer.decide(KEY, 4, 1, 0, 1)
@@ -58,7 +58,7 @@ def test_an_unknown_producer_must_begin_at_zero() -> None:
 
 
 def test_a_first_batch_that_was_refused_leaves_a_gap_and_no_unknown_producer() -> None:
-    """When the first batch met an overload, the second is told to wait for it."""
+    """If the first batch was refused for overload, the second has to wait for it."""
     sequencer = Sequencer(Windows(), idle_ms=DAY_MS)
     assert sequencer.decide(KEY, 0, 1, 0, 1) is None
     with pytest.raises(Unavailable):
@@ -66,7 +66,7 @@ def test_a_first_batch_that_was_refused_leaves_a_gap_and_no_unknown_producer() -
 
 
 def test_an_idle_producer_is_forgotten_and_begins_anew() -> None:
-    """After an idle day the window is gone; a fresh start at 0 is accepted, anything else refused."""
+    """After an idle day the window is dropped: only sequence 0 is accepted."""
     windows = Windows()
     sequencer = Sequencer(windows, idle_ms=DAY_MS)
     sent(windows, sequencer, 0, 2, 10, at_ms=1)

@@ -1,4 +1,4 @@
-"""Digests by which members see whether they have folded the same."""
+"""Digests by which replicas compare their states."""
 
 from ortoo.enode.changes.all import Forget, IdsRemembered, OffsetsCommitted, WindowBatch
 from ortoo.enode.changes.groups import SentBack
@@ -10,7 +10,7 @@ DUE_MS = (5_000_000).to_bytes(8, "little")
 
 
 def filled(queues: range) -> State:
-    """Something in a few tables, queue by queue in this order."""
+    """Changes of a few tables, for the queues in this order."""
     state = State()
     for queue_id in queues:
         state.apply(OffsetsCommitted(1, "g", 0, ((queue_id, 10 + queue_id),)))
@@ -21,7 +21,7 @@ def filled(queues: range) -> State:
 
 
 def test_the_order_does_not_matter_and_everything_else_does() -> None:
-    """States that were folded in another order are equal; one row more or another value is told, and in which table."""
+    """The order of folding is irrelevant; another row or value is found, with its table."""
     one, other = filled(range(5)), filled(range(4, -1, -1))
     assert one.digests(ALL_TABLES) == other.digests(ALL_TABLES)
     other.timers.advance(4_999_000)  # as a leader does when they are due soon
@@ -32,7 +32,7 @@ def test_the_order_does_not_matter_and_everything_else_does() -> None:
 
 
 def test_forgetting_is_the_same_however_often_it_is_folded() -> None:
-    """A state that is ahead of the frame, as one from a checkpoint is, loses nothing that came behind it."""
+    """A state that is ahead of the frame, as one from a checkpoint, loses no later rows."""
     one, ahead = filled(range(5)), filled(range(5))
     forget = Forget(one.windows.idle_before_ms(0, 3), 0)
     later = WindowBatch(0, 1, 90, 900, 0)
@@ -46,7 +46,7 @@ def test_forgetting_is_the_same_however_often_it_is_folded() -> None:
 
 
 def test_a_table_that_is_too_large_is_not_compared() -> None:
-    """Its bit is missing, and its digest is 0."""
+    """Its bit is not set, and its digest is 0."""
     state = State()
     assert state.differing(state.digests(ALL_TABLES), state.digests(state.comparable())) == []
     for number in range(DIGEST_ROWS_MAX + 1):
@@ -57,7 +57,7 @@ def test_a_table_that_is_too_large_is_not_compared() -> None:
 
 
 def test_many_messages_sent_back_count_one_by_one() -> None:
-    """They lie in few queues: a digest that counted queues would hold everything up."""
+    """They are in few queues: if queues were counted, the digest would block the event loop."""
     state = State()
     for number in range(0, DIGEST_ROWS_MAX + 1, 1_000):
         state.apply(SentBack(1, "g", 0, tuple((offset, 1) for offset in range(number, number + 1_000))))

@@ -1,4 +1,4 @@
-"""A checkpoint is drawn bit by bit while changes go on; with what came since it began it says all the same."""
+"""A checkpoint is written in parts while changes are folded; with the changes since its begin it is complete."""
 
 import struct
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from ortoo.enode.state.tables.timers import FAR_MS
 
 NOW_MS = 3_000 * FAR_MS
 Step = Callable[[State, Randomness, int], Change | None]
-"""What happens next to a state, the how manieth time; None = nothing that the log says."""
+"""Returns the next change of a state, from its number; None = no change of the log."""
 
 
 def _popped(state: State, chance: Randomness, count: int) -> Change:
@@ -71,7 +71,7 @@ def _transacted(state: State, chance: Randomness, count: int) -> Change:
 def test_what_changes_while_a_checkpoint_is_drawn_is_neither_lost_nor_told_twice(
     step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G6 to G10: what a group is done with, what is delayed and what is open after a start is what it was before."""
+    """G6 to G10: finished messages, timers and open transactions are the same after a start."""
     for module in (table, pops, timers):
         monkeypatch.setattr(module, "ROWS_PER_CHANGE", 1)
     monkeypatch.setattr(halves, "ENDED_MAX", 3)

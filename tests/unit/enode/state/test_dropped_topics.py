@@ -1,4 +1,4 @@
-"""Dropping a topic costs what it holds, whatever else there is."""
+"""Dropping a topic costs its own rows, however many other topics there are."""
 
 import struct
 
@@ -24,7 +24,7 @@ looked_at = 0
 
 
 class CountedId(int):
-    """A topic id that counts how often one is compared with another or looked up."""
+    """A topic id that counts its comparisons and look-ups."""
 
     def __eq__(self, other: object) -> bool:
         global looked_at
@@ -38,7 +38,7 @@ class CountedId(int):
 
 
 def fill(state: State, topic_id: int) -> None:
-    """Put something of every table into a topic."""
+    """Put rows of every table into a topic."""
     state.apply_all(
         [
             TopicPut(topic_id, 1, 4, f"t{topic_id}"),
@@ -59,7 +59,7 @@ def fill(state: State, topic_id: int) -> None:
 
 
 def test_a_drop_looks_at_no_other_topic() -> None:
-    """B-085: one of many topics is dropped with a few dozen looks in all tables together; nothing is left of it."""
+    """A topic among many is dropped completely, with a few dozen look-ups in all tables together."""
     global looked_at
     state = State()
     for number in range(1, TOPICS + 1):

@@ -1,4 +1,4 @@
-"""Transactions as state, and when their producers are asked."""
+"""The table of transactions, and the schedule of checks."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ ENDED = HalfEnded(5, 7, Verdict.COMMITTED, Source.PRODUCER, 2_000)
 
 
 def test_an_end_is_final() -> None:
-    """Neither another verdict nor news about the open transaction change it."""
+    """Neither another verdict nor later changes of the open transaction have an effect."""
     halves = Halves()
     changes: list[Change] = [OPEN, ENDED, replace(ENDED, verdict=Verdict.ROLLED_BACK), replace(OPEN, checks=1)]
     for change in changes:
@@ -24,7 +24,7 @@ def test_an_end_is_final() -> None:
 
 
 def test_a_checkpoint_and_what_follows_give_the_same_state() -> None:
-    """Open ones, ended ones and keys come back; folding a stretch twice changes nothing."""
+    """Open and ended transactions and keys are restored; folding a part twice changes nothing."""
     halves = Halves()
     changes: list[Change] = [OPEN, replace(OPEN, number=6, key=0), replace(OPEN, number=7, key=3, parked=True), ENDED]
     for change in changes:
@@ -40,7 +40,7 @@ def test_a_checkpoint_and_what_follows_give_the_same_state() -> None:
 
 
 def test_checks_come_ever_more_slowly_and_end() -> None:
-    """The interval doubles, to a limit; after the last check the transaction is parked; resuming begins anew."""
+    """The interval doubles up to a limit. After the last check the transaction is parked; resuming resets it."""
     schedule = CheckSchedule(first_after_ms=6_000, interval_ms=1_000, checks_max=10)
     assert schedule.first_check_ms(50) == 6_050
     assert schedule.first_check_ms(50, 200) == 250

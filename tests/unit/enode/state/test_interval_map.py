@@ -1,4 +1,4 @@
-"""The interval map of what a group has finished and holds."""
+"""The interval map of a group's finished and held messages."""
 
 import pytest
 from hypothesis import given
@@ -12,13 +12,13 @@ RANGES = st.tuples(st.integers(0, LENGTH), st.integers(0, 12), st.one_of(st.none
 
 
 def hold(number: int) -> Hold:
-    """A hold that can be told from others."""
+    """A distinguishable hold."""
     return Hold(Phase.LEASED, 1, number, 100, 10)
 
 
 @given(st.integers(0, 5), st.lists(RANGES, max_size=40))
 def test_spans_say_what_one_cell_an_offset_says(floor: int, steps: list[tuple[int, int, int | None]]) -> None:
-    """Any holds and finishes leave the same as writing into one cell an offset, where being finished is final."""
+    """Any holds and finishes have the same result as one cell an offset, where finished is final."""
     compare(floor, steps)
 
 
@@ -35,7 +35,7 @@ def test_many_short_spans_in_little_room_say_the_same(seed: int) -> None:
 
 
 def compare(floor: int, steps: list[tuple[int, int, int | None]]) -> None:
-    """Do them with the map and with cells."""
+    """Apply the steps to the map and to cells."""
     intervals = IntervalMap(floor)
     cells: list[object] = ["finished" if offset < floor else None for offset in range(LENGTH + 20)]
     for first, count, number in steps:
@@ -60,7 +60,7 @@ def compare(floor: int, steps: list[tuple[int, int, int | None]]) -> None:
 
 
 def test_finished_neighbours_become_one_span() -> None:
-    """Acknowledging everything behind a stuck message one by one costs one interval, not one each."""
+    """Acknowledging messages one by one behind an unfinished one costs a single interval."""
     intervals = IntervalMap(0)
     intervals.hold(0, 1000, hold(1))
     for offset in range(999, 0, -1):

@@ -1,4 +1,4 @@
-"""State changes and checkpoints: their bytes, and that folding them gives the state again."""
+"""State changes and checkpoints: encoding, and folding them back into the state."""
 
 import pytest
 from hypothesis import given
@@ -45,12 +45,12 @@ changes = st.one_of(
 
 @given(st.lists(changes, max_size=10))
 def test_every_change_survives_its_bytes(some: list[Change]) -> None:
-    """What is encoded is decoded, in order."""
+    """Decoding returns the encoded changes in order."""
     assert list(decode_changes(encode_changes([one.encoded() for one in some]))) == some
 
 
 def test_unknown_changes_are_refused_unless_they_may_be_skipped() -> None:
-    """Kinds from 128 on may be passed over, smaller ones ask for an upgrade."""
+    """Unknown kinds from 128 on are skipped; smaller ones require an upgrade."""
     known = TopicGone(5).encoded()
     skippable = bytes([200]) + (3).to_bytes(4, "little") + b"abc"
     assert list(decode_changes(encode_changes([skippable, known]))) == [TopicGone(5)]
@@ -61,7 +61,7 @@ def test_unknown_changes_are_refused_unless_they_may_be_skipped() -> None:
 
 
 def filled() -> State:
-    """A state with something of everything."""
+    """A state with rows in all tables."""
     state = State()
     for topic in (3, 4):
         state.apply(TopicPut(topic, 1, 4, f"t{topic}"))
@@ -89,7 +89,7 @@ def filled() -> State:
 
 
 def content(state: State) -> list[bytes]:
-    """Everything a state says, comparable."""
+    """The contents of a state, comparable."""
     return sorted(state.checkpoint())
 
 
@@ -108,7 +108,7 @@ def test_a_checkpoint_carries_the_whole_state() -> None:
 
 
 def test_folding_a_stretch_again_changes_nothing() -> None:
-    """Slices of one checkpoint are of different moments, so what lies between is folded twice."""
+    """The slices of a checkpoint are of different moments, so changes in between are folded twice."""
     state, again = filled(), filled()
     again.apply(OffsetsCommitted(3, "g", 2, ((0, 0), (1, 10), (2, 20), (3, 30))))
     for position in range(12, 20):
@@ -131,7 +131,7 @@ def test_folding_a_stretch_again_changes_nothing() -> None:
 
 
 def test_a_deleted_topic_takes_everything_with_it() -> None:
-    """Offsets, windows and ends of a topic go when it goes."""
+    """Offsets, windows and ends are deleted with their topic."""
     state = filled()
     state.apply(TopicGone(3))
     assert state.offsets.groups(3) == []
@@ -141,7 +141,7 @@ def test_a_deleted_topic_takes_everything_with_it() -> None:
 
 
 def test_only_a_whole_checkpoint_counts() -> None:
-    """The newest checkpoint all of whose slices are there is taken."""
+    """The newest checkpoint with all slices is used."""
     old = [SliceAt(10, 1, 0, 0, 5), SliceAt(20, 1, 1, 2, 5)]
     torn = [SliceAt(30, 2, 0, 0, 25), SliceAt(50, 2, 2, 3, 25)]
     assert complete_checkpoints([*old, *torn]) == [tuple(old)]

@@ -1,4 +1,4 @@
-"""What single tables of the state promise to those who ask them."""
+"""Queries of single tables of the state."""
 
 import pytest
 
@@ -31,7 +31,7 @@ A, B, C = (bytes([number]) * 16 for number in range(3))
 
 
 def test_offsets_are_those_of_the_last_commit_and_a_generation_stays_until_another_comes() -> None:
-    """By queue, some or all; the smallest of any group is what retention asks for."""
+    """Of some or all queues; and whether all groups have passed an offset, for retention."""
     offsets = Offsets()
     fold(offsets, OffsetsCommitted(1, "g", 4, ((2, 20), (0, 5))))
     fold(offsets, OffsetsCommitted(1, "g", 0, ((2, 30),)))
@@ -60,7 +60,7 @@ def test_offsets_are_those_of_the_last_commit_and_a_generation_stays_until_anoth
 
 
 def test_a_commit_by_an_older_generation_is_refused_also_while_the_newer_is_on_its_way() -> None:
-    """It says which queue and both generations; without a generation nothing is refused."""
+    """The error has the queue and both generations; without a generation no commit is refused."""
     offsets, on_the_way = Offsets(), Reservations()
     fold(offsets, OffsetsCommitted(1, "g", 4, ((0, 5),)))
     on_the_way.add(1, "g", {1: 7}, 6)
@@ -76,7 +76,7 @@ def test_a_commit_by_an_older_generation_is_refused_also_while_the_newer_is_on_i
         assert (refused.value.field, refused.value.message) == (
             "generation",
             f"queue {queue_ids[-1]} was committed by generation {newest}, this commit is of {generation}: another "
-            "member owns the queue now",
+            "group member owns the queue now",
         )
     on_the_way.settle(OffsetsCommitted(1, "g", 6, ((1, 7), (5, 1))))
     on_the_way.check(offsets, 1, "g", (1,), 5)
@@ -89,7 +89,7 @@ def test_a_commit_by_an_older_generation_is_refused_also_while_the_newer_is_on_i
 
 
 def test_ends_only_grow_and_remember_what_was_skipped() -> None:
-    """Each hole once; of unknown queues where new ones begin."""
+    """Each hole once; for unknown queues, the first offset of new ones."""
     ends = Ends()
     assert ends.see((1, 0), 5, 100).offset == 5
     ends.see((1, 0), 3, 200)
@@ -105,7 +105,7 @@ def test_ends_only_grow_and_remember_what_was_skipped() -> None:
 
 
 def test_of_a_topic_the_newest_version_in_the_directory_that_spoke_last_counts() -> None:
-    """The same version again is taken: it says the same."""
+    """The same version again is accepted, because it is equal."""
     topics = Topics()
     fold(topics, TopicOf(1, 5, 4, "d", "a"))
     fold(topics, TopicOf(1, 4, 9, "d", "old"))
@@ -118,7 +118,7 @@ def test_of_a_topic_the_newest_version_in_the_directory_that_spoke_last_counts()
 
 
 def test_ids_are_remembered_for_their_window_the_longest_remembered_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By time, and by count."""
+    """Bounded by time and by count."""
     ids = MessageIds()
     fold(ids, IdsRemembered(1, 2, 10, False, 5, 100, (A, B)))
     assert ids.of(1, B, 99) == Remembered(2, 11, False, 5, 100)
@@ -151,7 +151,7 @@ def test_a_mark_lives_until_its_message_is_passed() -> None:
 
 
 def test_when_a_group_used_a_topic_counts_once_a_directory_was_heard() -> None:
-    """The latest time; directories are few."""
+    """The latest time counts; the number of directories is limited."""
     table = Groups()
     table.use(1, "g", 50)
     assert (list(table.entries()), table.seen_at_ms(1, "g"), table.seen_at_ms(1, "h")) == ([(1, "g", 0)], 0, None)
@@ -174,7 +174,7 @@ def test_when_a_group_used_a_topic_counts_once_a_directory_was_heard() -> None:
 
 
 def test_open_transactions_are_found_by_topic_group_place_and_key_the_oldest_first() -> None:
-    """Parked ones alone, if one asks for those; no more than asked for."""
+    """With `parked_only` only parked ones; never more than the limit."""
     halves = Halves()
     rows = [(1, 7, 5, 300, False, 0, "p"), (2, 8, 6, 200, True, 44, "p"), (3, 7, 9, 200, True, 0, "q")]
     for number, topic, place, stored_at_ms, parked, key, group in rows:
@@ -193,21 +193,21 @@ def test_open_transactions_are_found_by_topic_group_place_and_key_the_oldest_fir
 
 
 def test_a_use_that_does_not_fit_is_refused_with_what_to_do() -> None:
-    """The words are those of operators."""
+    """The message has the command for operators."""
     for stored in (Mode.UNDECIDED, Mode.POP):
         check(stored, Mode.POP, group="g", topic="t")
     with pytest.raises(Conflict) as refused:
         check(Mode.OFFSETS, Mode.POP_IN_ORDER, group="g", topic="t")
     assert refused.value.field == "group"
     assert refused.value.message == (
-        "group g consumes topic t by offsets (push sessions and pulls); this asks for it by pop, in the order of "
-        "message groups, and both at once would deliver messages twice or never. Use another group, or stop its "
-        "members and change it: ortoo group mode g t --set pop-in-order (AdminService/SetDeliveryMode)"
+        "group g consumes topic t by offsets (push sessions and pulls); this request consumes it by pop, in the "
+        "order of message groups. Both at once would deliver messages twice or never. Use another group, or stop its "
+        "consumers and change the mode: ortoo group mode g t --set pop-in-order (AdminService/SetDeliveryMode)"
     )
 
 
 def test_intervals_are_given_in_pieces_from_an_offset_on() -> None:
-    """The one that holds it is the first; so many at most."""
+    """The first piece holds the offset; never more than the limit."""
     held, intervals = Hold(Phase.LEASED, 1, 5, 100, 10), IntervalMap(2)
     intervals.hold(3, 6, held)
     intervals.finish(8, 9)

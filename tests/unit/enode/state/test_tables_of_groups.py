@@ -1,4 +1,4 @@
-"""What tables of groups keep, what they pass on to one another, and where they end."""
+"""Tables of groups: their rows, their dependencies and their limits."""
 
 import pytest
 
@@ -21,19 +21,19 @@ HOLD = Hold(Phase.LEASED, 1, 7, 100, 10)
 
 
 def leased(group: str, queue_id: int, first: int, count: int = 1) -> PopLeased:
-    """Some messages of topic 1 were handed out."""
+    """Some messages of topic 1 were leased."""
     return PopLeased(1, group, queue_id, HOLD.number, HOLD.until_ms, HOLD.duration_ms, ((first, count, 1),))
 
 
 def held(pops: Pops, group: str, queue_id: int) -> list[Piece]:
-    """What is known above the floor."""
+    """The intervals above the floor."""
     queue = pops.get((1, group, queue_id))
     assert queue is not None
     return queue.intervals.rows(0, 100)
 
 
 def test_a_group_that_is_gone_takes_nothing_of_others_with_it() -> None:
-    """All of its queues go, in this topic alone."""
+    """All of its queues are dropped, only in this topic."""
     pops = Pops(Offsets())
     for change in (leased("g", 0, 5), leased("g", 1, 6), leased("h", 0, 7)):
         fold(pops, change)
@@ -47,7 +47,7 @@ def test_a_group_that_is_gone_takes_nothing_of_others_with_it() -> None:
 
 
 def test_a_group_that_pops_begins_where_its_offset_is() -> None:
-    """And its offset is known from then on, though it never committed one."""
+    """From then on it has an offset, although it never committed one."""
     offsets = Offsets()
     pops = Pops(offsets)
     fold(offsets, OffsetsCommitted(1, "g", 0, ((2, 40), (3, 50))))
@@ -58,7 +58,7 @@ def test_a_group_that_pops_begins_where_its_offset_is() -> None:
 
 
 def test_rows_of_a_checkpoint_replace_what_was_known_when_they_are_the_first() -> None:
-    """The others add to it; a queue that was not known begins with whichever comes."""
+    """Later rows are added; an unknown queue begins with whichever rows come first."""
     pops = Pops(Offsets())
     fold(pops, leased("g", 0, 90))
     row = (int(HOLD.phase), HOLD.attempt, HOLD.number, HOLD.until_ms, HOLD.duration_ms)
@@ -70,7 +70,7 @@ def test_rows_of_a_checkpoint_replace_what_was_known_when_they_are_the_first() -
 
 
 def test_ids_in_a_row_share_changes_of_a_checkpoint() -> None:
-    """A gap, another queue or too many of them begin the next one; all of them come back."""
+    """A gap, another queue or the limit begins the next change; all ids are restored."""
     ids = MessageIds()
     several = tuple(number.to_bytes(16, "big") for number in range(2 * IDS_PER_CHANGE + 3))
     fold(ids, IdsRemembered(1, 2, 0, False, 5, 100, several))
@@ -82,7 +82,7 @@ def test_ids_in_a_row_share_changes_of_a_checkpoint() -> None:
 
 
 def test_the_longest_ended_transactions_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first verdict stays."""
+    """The first verdict is final."""
     monkeypatch.setattr(halves, "ENDED_MAX", 2)
     known = Halves()
     for number, verdict in ((1, 1), (2, 1), (2, 2), (3, 1)):
@@ -94,7 +94,7 @@ def test_the_longest_ended_transactions_are_forgotten_first(monkeypatch: pytest.
 
 
 def test_a_mode_that_is_undecided_again_is_none() -> None:
-    """Those of other groups stay."""
+    """The modes of other groups stay."""
     modes = Modes()
     for group in ("g", "h"):
         fold(modes, ModeSet(1, group, Mode.POP))
@@ -105,14 +105,14 @@ def test_a_mode_that_is_undecided_again_is_none() -> None:
 
 
 def test_a_commit_without_a_generation_has_none_unless_there_was_one() -> None:
-    """Generations are of locks: a group without locks is never fenced."""
+    """Generations belong to locks: a group without locks is never fenced."""
     offsets = Offsets()
     fold(offsets, OffsetsCommitted(1, "g", 0, ((0, 5),)))
     assert offsets.generation(1, "g", 0) == 0
 
 
 def test_a_frame_of_messages_says_where_its_queue_ends_and_when_it_was_stored() -> None:
-    """Its producer's window follows, when it says one."""
+    """If the frame has a producer id, that producer's window is updated."""
     state = State()
     header = FrameHeader(
         kind=Kind.MESSAGES,

@@ -1,4 +1,4 @@
-"""Timers of one stretch of time: found by their ids, given out when they are due, packed anew when many are dead."""
+"""Timers of one time span: found by id, returned when due, and compacted when many are deleted."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ NO_MORE = 255
 
 
 def timers(ids: range | list[int], *, place: int = 0, destination: int = 7) -> TimerArray:
-    """Timers with these ids; each is due at ten times its id and lies at its id above `place`."""
+    """Timers with these ids; each is due at ten times its id, and its place is `place` plus its id."""
     rows = np.zeros(len(ids), ROW)
     rows["timer_id"] = ids
     rows["deliver_at_ms"] = np.array(ids, "<i8") * 10
@@ -36,7 +36,7 @@ def int64s(*numbers: int) -> "np.ndarray":
 
 
 def test_a_new_bucket_has_nothing() -> None:
-    """It can be asked for everything all the same."""
+    """All its queries work."""
     bucket = TimerBucket()
     assert (bucket.rows, bucket.live) == (0, 0)
     assert ids_of(bucket.live_rows()) == []
@@ -60,7 +60,7 @@ def test_what_was_put_is_there_with_all_its_columns() -> None:
 
 
 def test_rows_are_given_from_one_to_another() -> None:
-    """Dead rows count as rows and are not given."""
+    """Deleted rows count as rows, but are not returned."""
     bucket = bucket_of(range(10))
     assert bucket.end(int64s(4)) == 1
     assert ids_of(bucket.live_rows(3, 6)) == [3, 5]
@@ -69,7 +69,7 @@ def test_rows_are_given_from_one_to_another() -> None:
 
 
 def test_a_timer_that_is_there_gets_its_new_place_and_nothing_else() -> None:
-    """It is not counted twice, and what is being done with it goes on."""
+    """It is not counted twice, and keeps its hold."""
     bucket = bucket_of([1, 2, 3])
     bucket.hold(int64s(2), Hold.STAGED)
     bucket.put(timers([2, 3], place=50, destination=1))
@@ -80,7 +80,7 @@ def test_a_timer_that_is_there_gets_its_new_place_and_nothing_else() -> None:
 
 
 def test_timers_that_come_out_of_order_are_put_between_the_others() -> None:
-    """Known ones among them get their new place; the dead stay dead, and the count stays right."""
+    """Known ones get their new place, deleted ones stay deleted, and the count stays correct."""
     bucket = bucket_of([10, 20, 30])
     assert bucket.end(int64s(10)) == 1
     bucket.put(timers([5, 20, 25, 40], place=1000))
@@ -94,7 +94,7 @@ def test_timers_that_come_out_of_order_are_put_between_the_others() -> None:
 
 
 def test_the_newest_id_is_remembered_by_whichever_way_timers_came() -> None:
-    """Else those that follow would be put where they are not found."""
+    """Otherwise later timers would be inserted where they are not found."""
     bucket = bucket_of([10, 20])
     bucket.put(timers([5]))
     bucket.put(timers([15]))
@@ -105,7 +105,7 @@ def test_the_newest_id_is_remembered_by_whichever_way_timers_came() -> None:
 
 
 def test_a_timer_ends_once() -> None:
-    """Ids that are not there are passed over, those between others and those behind the last too."""
+    """Unknown ids are skipped, whether between known ones or behind the last."""
     bucket = bucket_of([1, 3, 5])
     assert bucket.end(int64s(0, 1, 2, 3, 9)) == 2
     assert bucket.end(int64s(1, 3)) == 0
@@ -115,7 +115,7 @@ def test_a_timer_ends_once() -> None:
 
 
 def test_the_dead_go_when_they_are_more_than_half_of_many() -> None:
-    """A small table keeps them, and so does a large one of which half is alive."""
+    """A small table keeps them, and so does a large one of which half exists."""
     small = bucket_of(range(64))
     small.end(int64s(*range(60)))
     assert (small.rows, small.live) == (64, 4)
@@ -133,7 +133,7 @@ def test_the_dead_go_when_they_are_more_than_half_of_many() -> None:
 
 
 def test_due_are_those_that_are_free_up_to_a_time_and_no_more_than_asked_for() -> None:
-    """The dead are never due."""
+    """Deleted timers are never due."""
     bucket = bucket_of(range(6))
     bucket.end(int64s(1))
     bucket.hold(int64s(2), Hold.MOVING)
@@ -144,7 +144,7 @@ def test_due_are_those_that_are_free_up_to_a_time_and_no_more_than_asked_for() -
 
 
 def test_whoever_begins_finds_every_timer_free() -> None:
-    """Whatever was being done with them; what is not there is not touched."""
+    """Whatever their holds were; unknown timers are not touched."""
     bucket = bucket_of([1, 2, 3])
     bucket.hold(int64s(0, 1, 3, 8), Hold.RECALLING)
     assert bucket.holds(int64s(1, 2, 3)).tolist() == [Hold.RECALLING, Hold.FREE, Hold.RECALLING]
@@ -154,7 +154,7 @@ def test_whoever_begins_finds_every_timer_free() -> None:
 
 
 def test_drawing_goes_on_where_it_was_while_timers_come_and_go() -> None:
-    """Dead rows that are packed away and rows that come between others neither skip one nor repeat one."""
+    """Compaction and rows inserted between others cause no skipped and no repeated timer."""
     bucket = bucket_of(range(0, 400, 2))
     drawing = bucket.drawn(10)
     found = [ids_of(next(drawing)), ids_of(next(drawing))]

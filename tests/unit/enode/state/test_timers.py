@@ -1,4 +1,4 @@
-"""Delayed messages: seconds for those that are near, ten minutes for those that are far, and one answer for both."""
+"""Timers in buckets of a second (near) and of ten minutes (far), with the same results from both."""
 
 import struct
 from itertools import islice
@@ -19,17 +19,17 @@ SOON_MS, LATER_MS, TOMORROW_MS = NOW_MS + 1_500, NOW_MS + FAR_MS + 7, NOW_MS + 1
 
 
 def column(*numbers: int) -> bytes:
-    """As changes have them."""
+    """The numbers as bytes of a change."""
     return struct.pack(f"<{len(numbers)}q", *numbers)
 
 
 def int64s(*numbers: int) -> "np.ndarray":
-    """As whoever decides has them."""
+    """The numbers as arrays of queries."""
     return np.array(numbers, "<i8")
 
 
 def put(timers: Timers, topic_id: int, queue_id: int, first: int, *due_ms: int, ids: tuple[int, ...] = ()) -> None:
-    """Set timers at the places from `first` on; their ids are their places, unless they have some."""
+    """Set timers at the places from `first` on; their ids are the places unless `ids` are given."""
     fold(timers, TimersSet(topic_id, queue_id, first, 0, 0, 5, 6, column(*due_ms), column(*ids)))
 
 
@@ -46,7 +46,7 @@ def ids_of(rows: TimerArray) -> list[int]:
 
 
 def some() -> Timers:
-    """Six timers of two topics: of topic 1 one that is due now and two that are far, of topic 2 three that are near."""
+    """Six timers of two topics: one due now and two far ones of topic 1, three near ones of topic 2."""
     timers = Timers()
     timers.advance(NOW_MS)
     put(timers, 1, 0, 10, NOW_MS, LATER_MS, TOMORROW_MS)
@@ -55,7 +55,7 @@ def some() -> Timers:
 
 
 def test_where_a_timer_lies_is_told_by_topic_and_time() -> None:
-    """Both kinds of buckets; the first of two equal times is the one with the smaller id."""
+    """From both kinds of buckets; equal times are ordered by id."""
     timers = some()
     assert timers.live == 6
     assert timers.listed(1, 0, 10) == [(NOW_MS, 10, 10, 0), (LATER_MS, 11, 11, 0), (TOMORROW_MS, 12, 12, 0)]
@@ -85,7 +85,7 @@ def test_a_list_begins_in_the_middle_of_a_bucket() -> None:
 
 
 def test_taken_is_what_is_due_the_earliest_seconds_first_and_once() -> None:
-    """Taken timers are staged, whoever takes again gets the others; free again, they are taken again."""
+    """Taken timers are staged, and a second call returns the others; once free, they are taken again."""
     timers = some()
     assert ids_of(timers.take(NOW_MS - 1, 10)) == []
     assert ids_of(timers.take(SOON_MS + NEAR_MS, 2)) == [10, 20]
@@ -103,7 +103,7 @@ def test_taken_is_what_is_due_the_earliest_seconds_first_and_once() -> None:
 
 
 def test_one_is_taken_when_one_is_asked_for() -> None:
-    """And a row says where it leads."""
+    """Its row has the destination."""
     rows = some().take(SOON_MS, 1)
     assert ids_of(rows) == [10]
     timers = some()
@@ -112,7 +112,7 @@ def test_one_is_taken_when_one_is_asked_for() -> None:
 
 
 def test_far_timers_come_near_before_their_time() -> None:
-    """Ten minutes before at the least; whatever is being done with them is not asked for before."""
+    """At least ten minutes before; they have no holds until then."""
     timers = Timers()
     timers.advance(NOW_MS)
     put(timers, 1, 0, 0, NOW_MS + 2 * FAR_MS - 1, NOW_MS + 2 * FAR_MS, NOW_MS + 3 * FAR_MS)
@@ -131,7 +131,7 @@ def test_far_timers_come_near_before_their_time() -> None:
 
 
 def test_a_far_bucket_is_taken_apart_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that have ended meanwhile do not come back, and nothing is counted twice."""
+    """Timers that ended do not reappear, and none is counted twice."""
     monkeypatch.setattr(timers_module, "ROWS_AT_ONCE", 4)
     timers = Timers()
     timers.advance(NOW_MS)
@@ -144,7 +144,7 @@ def test_a_far_bucket_is_taken_apart_in_parts(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_timers_end_once_wherever_they_lie() -> None:
-    """Ends of unknown ones are passed over; of several buckets in one change each gives up its own."""
+    """Unknown ones are skipped; a change may end timers of several buckets."""
     timers = some()
     end(timers, (TOMORROW_MS, 12), (NOW_MS, 10), (SOON_MS, 22), (SOON_MS, 99), (NOW_MS + 5 * FAR_MS, 4))
     assert timers.live == 3
@@ -157,7 +157,7 @@ def test_timers_end_once_wherever_they_lie() -> None:
 
 
 def test_what_is_done_with_timers_is_noted_in_several_buckets_at_once() -> None:
-    """What is not there is passed over."""
+    """Unknown timers are skipped."""
     timers = some()
     due_ms, ids = int64s(SOON_MS, NOW_MS, TOMORROW_MS, 17, SOON_MS), int64s(20, 10, 12, 1, 98)
     timers.hold(due_ms, ids, Hold.MOVING)
@@ -169,7 +169,7 @@ def test_what_is_done_with_timers_is_noted_in_several_buckets_at_once() -> None:
 
 
 def test_a_timer_that_is_moved_keeps_its_id_and_is_found_at_its_new_place() -> None:
-    """The places asked for begin with the first and end before the last."""
+    """The range of places includes its begin and excludes its end."""
     timers = some()
     put(timers, 1, 0, 30, TOMORROW_MS, NOW_MS, ids=(12, 10))
     assert timers.live == 6
@@ -180,7 +180,7 @@ def test_a_timer_that_is_moved_keeps_its_id_and_is_found_at_its_new_place() -> N
 
 
 def test_a_timer_leads_to_its_topic_alone() -> None:
-    """One that is not there leads nowhere, and so does one of a topic that is gone."""
+    """An unknown timer has no destination, and neither has one of a deleted topic."""
     timers = some()
     assert timers.leads_to(1, TOMORROW_MS, 12)
     assert timers.leads_to(2, SOON_MS, 20)
@@ -193,7 +193,7 @@ def test_a_timer_leads_to_its_topic_alone() -> None:
 
 
 def test_timers_of_a_topic_that_is_gone_come_due_and_lead_nowhere() -> None:
-    """They are neither listed nor written; others keep their way, and the topic's queues may come again."""
+    """They are neither listed nor written; others keep their destination, and the topic's queues may return."""
     timers = some()
     fold(timers, TopicGone(1))
     fold(timers, TopicGone(9))
@@ -210,7 +210,7 @@ def test_timers_of_a_topic_that_is_gone_come_due_and_lead_nowhere() -> None:
 
 
 def folded_again(timers: Timers) -> Timers:
-    """What a checkpoint of it says."""
+    """The rows of its checkpoint."""
     folded = Timers()
     for change in decode_changes(encode_changes(list(timers.checkpoint()))):
         fold(folded, change)
@@ -218,7 +218,7 @@ def folded_again(timers: Timers) -> Timers:
 
 
 def test_a_checkpoint_says_all_of_it_in_changes_that_are_not_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of several queues in one change; whoever folds it has every timer where it was."""
+    """One change has rows of several queues; folding it restores every timer."""
     monkeypatch.setattr(timers_module, "ROWS_PER_CHANGE", 2)
     timers = some()
     put(timers, 1, 5, 50, TOMORROW_MS, TOMORROW_MS)
@@ -236,7 +236,7 @@ def test_a_checkpoint_says_all_of_it_in_changes_that_are_not_too_long(monkeypatc
 
 
 def test_what_comes_near_while_a_checkpoint_is_drawn_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """G6: whoever delivers takes far buckets apart between two of its changes; no timer may fall in between."""
+    """G6: the leader splits far buckets between two changes of a checkpoint, and no timer may be missed."""
     monkeypatch.setattr(timers_module, "ROWS_PER_CHANGE", 1)
     for drawn_before in range(8):
         timers = some()
@@ -251,7 +251,7 @@ def test_what_comes_near_while_a_checkpoint_is_drawn_is_in_it(monkeypatch: pytes
 
 
 def test_timers_that_were_moved_out_of_order_end_also_where_their_move_is_folded_first() -> None:
-    """G6: a checkpoint that was drawn when they had ended holds none of them, and the move is folded behind it."""
+    """G6: a checkpoint written after their end has none of them, and the move is folded after it."""
     folded = Timers()
     put(folded, 1, 0, 30, SOON_MS, SOON_MS, SOON_MS, ids=(12, 11, 10))
     put(folded, 1, 0, 33, SOON_MS, ids=(13,))
@@ -264,7 +264,7 @@ def test_timers_that_were_moved_out_of_order_end_also_where_their_move_is_folded
 
 
 def test_a_digest_tells_any_difference_and_nothing_of_what_is_done_or_where_it_lies() -> None:
-    """Leaders have buckets apart that followers have not, and take timers that followers know as free."""
+    """Leaders have split buckets and staged timers that followers have not."""
     timers, followers = some(), Timers()
     put(followers, 2, 3, 20, SOON_MS, SOON_MS + NEAR_MS, SOON_MS)
     put(followers, 1, 0, 10, NOW_MS, LATER_MS, TOMORROW_MS)
@@ -288,7 +288,7 @@ def test_a_digest_tells_any_difference_and_nothing_of_what_is_done_or_where_it_l
 
 
 def test_a_sixteenth_of_the_timers_counts_as_rows() -> None:
-    """A digest of them all costs little."""
+    """Because their digest is cheap."""
     timers = Timers()
     put(timers, 1, 0, 0, *range(NOW_MS, NOW_MS + 48))
     assert timers.rows == 3

@@ -1,4 +1,4 @@
-"""Everything a state knows: what a checkpoint brings back, and what goes with a topic and a group."""
+"""The whole state: checkpoints, and deletion of topics and groups."""
 
 import copy
 import dataclasses
@@ -67,7 +67,7 @@ CHANGES = st.one_of(
 
 
 def known(one: Any) -> Any:
-    """What a value holds, comparable, without what is empty or nothing."""
+    """The contents of a value, comparable, without empty ones."""
     if isinstance(one, Mapping):
         found = [(key, known(value)) for key, value in one.items()]
         return sorted((pair for pair in found if pair[1] not in (0, [], None)), key=repr)
@@ -81,14 +81,14 @@ def known(one: Any) -> Any:
 
 
 def knows(state: State) -> dict[str, Any]:
-    """Each table's contents, without those of delayed messages, whose places depend on who leads."""
+    """The contents of each table except timers, whose buckets differ between leader and followers."""
     found = {name: known(vars(table)) for name, table in state.tables.items() if name not in ("timers", "pops")}
     pops = {key: [known(queue.intervals), known(queue.notes)] for key, queue in state.pops.all()}
     return found | {"pops": known(pops)}
 
 
 def loaded(state: State) -> State:
-    """A state that was made of another one's checkpoint."""
+    """A state made from another one's checkpoint."""
     again = State()
     again.apply_all(decode_changes(encode_changes(list(state.checkpoint()))))
     return again
@@ -96,7 +96,7 @@ def loaded(state: State) -> State:
 
 @given(st.lists(CHANGES, max_size=25), st.integers(0, 25), st.integers(0, 25))
 def test_a_checkpoint_and_what_came_since_say_what_the_log_says(changes: list[Change], begin: int, end: int) -> None:
-    """Also when the checkpoint has a part of what comes since already."""
+    """Also if the checkpoint includes a part of the later changes."""
     state, middle = State(), State()
     state.apply_all(changes)
     assert knows(loaded(state)) == knows(state)
@@ -110,7 +110,7 @@ def test_a_checkpoint_and_what_came_since_say_what_the_log_says(changes: list[Ch
 
 @given(st.lists(CHANGES, max_size=25), TOPIC, GROUP)
 def test_nothing_of_a_group_or_a_topic_that_is_gone_is_left(changes: list[Change], topic_id: int, group: str) -> None:
-    """And nothing else is lost."""
+    """And all other rows stay."""
     state, others = State(), State()
     state.apply_all(changes)
     state.apply(GroupGone(topic_id, group))
@@ -131,7 +131,7 @@ def test_nothing_of_a_group_or_a_topic_that_is_gone_is_left(changes: list[Change
 
 @given(st.lists(CHANGES, max_size=25))
 def test_rows_are_counted_as_a_checkpoint_has_them(changes: list[Change]) -> None:
-    """A table that is empty has none."""
+    """An empty table has none."""
     state = State()
     state.apply_all(changes)
     for name, table in state.tables.items():

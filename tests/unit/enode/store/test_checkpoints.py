@@ -1,4 +1,4 @@
-"""When checkpoints are written: for what was written since the last one, and never for themselves."""
+"""When checkpoints are written: for data since the last one, and never for themselves."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,17 +31,17 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def stored(disk: MemoryDisk) -> int:
-    """How many bytes were written to any file."""
+    """The number of bytes written to all files."""
     return sum(len(one.data) for one in disk.operations if isinstance(one, Write))
 
 
 def state_bytes(one: OneStore) -> int:
-    """How long a checkpoint is."""
+    """The length of a checkpoint."""
     return sum(map(len, one.store.engine.state.checkpoint()))
 
 
 async def opened(settings: StoreSettings = SMALL) -> tuple[DeferredStore, MemoryDisk]:
-    """A store with a delivery loop, and the disk that records what is written."""
+    """A store with a delivery loop, and the disk that counts written bytes."""
     memory = MemoryDisk(record=True)
     one = DeferredStore(settings=settings, disk=FaultyDisk(memory))
     await one.open()
@@ -49,7 +49,7 @@ async def opened(settings: StoreSettings = SMALL) -> tuple[DeferredStore, Memory
 
 
 async def delay(one: DeferredStore, segments: int) -> None:
-    """Delay messages by a year until the state is as large as so many segments, and write a checkpoint of it."""
+    """Delay messages by a year until the state is as large as a number of segments, and write a checkpoint of it."""
     due_ms = one.clock.now_ms() + 365 * DAY_MS
     while state_bytes(one) < segments * SEGMENT_BYTES:
         batch = encode([Message(b"%04d" % row, deliver_at_ms=due_ms + row) for row in range(20)], now_ms=1)
@@ -65,13 +65,13 @@ async def closed(one: DeferredStore) -> None:
 
 
 def checkpoint_ends(one: OneStore) -> list[int]:
-    """Where each complete checkpoint of the log folds from, the newest first."""
+    """The positions from which the complete checkpoints of the log fold, the newest first."""
     found = recover(SegmentFiles(one.disk), FOLDER, repairs=False).catalog
     slices: list[SliceAt] = [part for contents in found.contents.values() for part in contents.slices]
     return [parts[-1].fold_from for parts in complete_checkpoints([*slices, *found.active_parts.slices])]
 
 
-# what is decided
+# decisions
 
 
 def test_a_checkpoint_is_due_for_as_much_as_it_is_long() -> None:
@@ -90,18 +90,18 @@ def test_a_checkpoint_is_due_for_as_much_as_it_is_long() -> None:
 
 
 def test_retention_has_checkpoints_written_only_when_more_is_freed() -> None:
-    """Two that lie in the segments, and two that have to be written, are not worth it."""
+    """It is not worth it if the segments free no more than two kept and two new checkpoints."""
     assert is_worth_it(blocked_bytes=1, size_bytes=0)
     assert not is_worth_it(blocked_bytes=0, size_bytes=0)
     assert not is_worth_it(blocked_bytes=4_000, size_bytes=1_000)
     assert is_worth_it(blocked_bytes=4_001, size_bytes=1_000)
 
 
-# what is written
+# writes
 
 
 async def written_while_idle() -> int:
-    """How much a store whose state takes three segments writes in ten minutes in which nothing is asked of it."""
+    """The bytes that an idle store with a state of three segments writes in ten minutes."""
     one, memory = await opened()
     await delay(one, 3)
     before = stored(memory)
@@ -115,7 +115,7 @@ async def written_while_idle() -> int:
 
 
 async def test_an_idle_store_whose_state_is_larger_than_segments_writes_nothing() -> None:
-    """Checkpoints that fill segments bring no other checkpoints about."""
+    """Checkpoints that fill segments trigger no other checkpoints."""
     assert await written_while_idle() == 0
 
 
@@ -131,7 +131,7 @@ def due_with_each_segment(patch: pytest.MonkeyPatch) -> None:
 
 
 def slices_are_content(patch: pytest.MonkeyPatch) -> None:
-    """What a checkpoint writes counts for the next one."""
+    """Content of checkpoints counts for the next one."""
     patch.setattr(Checkpoints, "content", property(lambda one: one.appender.committed_position))
 
 
@@ -157,7 +157,7 @@ async def test_what_is_written_is_in_proportion_to_what_is_stored() -> None:
 
 @pytest.mark.parametrize("end", ["clean", "killed"])
 async def test_a_start_brings_no_checkpoint_about(end: str) -> None:
-    """What was written since the last checkpoint is known again, and so is its length."""
+    """After a restart the content since the last checkpoint and its length are known."""
     one, _ = await opened()
     await delay(one, 3)
     before = checkpoint_ends(one)
@@ -188,7 +188,7 @@ async def test_a_start_after_any_kill_has_little_to_fold() -> None:
 
 
 async def test_a_checkpoint_keeps_pace_with_what_is_stored_meanwhile() -> None:
-    """Content of four times its length at most, however much is appended with each flush."""
+    """At most four times its length of content is appended meanwhile, for any size of the flushes."""
     one, _ = await opened()
     change = [OffsetsCommitted(TOPIC, f"group-{number:05d}", 0, ((0, number),)) for number in range(1_000)]
     await one.store.engine.store(change)
@@ -213,7 +213,7 @@ async def test_a_checkpoint_keeps_pace_with_what_is_stored_meanwhile() -> None:
 
 
 async def test_what_is_too_old_goes_from_an_idle_store_and_then_nothing_is_written() -> None:
-    """The checkpoints without which no segment may be deleted are written for retention, and no more of them."""
+    """Only the checkpoints that retention needs to delete segments are written."""
     one, memory = await opened(replace(SMALL, retention_age_ms=60_000))
     for _ in range(40):
         await one.append(bytes(1_800))
@@ -226,7 +226,7 @@ async def test_what_is_too_old_goes_from_an_idle_store_and_then_nothing_is_writt
 
 
 async def test_a_log_that_is_too_long_by_its_checkpoints_alone_stays_so() -> None:
-    """Retention by size wants them deleted; as long ones would have to be written for that."""
+    """Retention by size would delete them, but checkpoints of the same length would have to be written for that."""
     one, memory = await opened(replace(SMALL, retention_bytes=SEGMENT_BYTES))
     await delay(one, 3)
     await one.store.engine.housekeeping.checkpoint()
@@ -260,7 +260,7 @@ async def test_two_complete_checkpoints_are_there_whenever_segments_were_deleted
 
 
 async def test_a_checkpoint_is_not_begun_without_room_and_written_when_there_is() -> None:
-    """What is left of the disk is for offsets, not for slices of a checkpoint that cannot become whole."""
+    """The rest of the disk is for offsets, not for slices of a checkpoint that cannot be completed."""
     one, memory = await opened(replace(SMALL, headroom_bytes=SEGMENT_BYTES))
     await delay(one, 6)
     before = checkpoint_ends(one)
@@ -278,7 +278,7 @@ async def test_a_checkpoint_is_not_begun_without_room_and_written_when_there_is(
 
 
 async def test_a_checkpoint_that_ends_half_way_is_written_once_more() -> None:
-    """The disk fills up under it; when there is room it is written from its beginning, and once."""
+    """The disk becomes full during a checkpoint; when there is room it is written again from its begin, once."""
     one, memory = await opened()
     await delay(one, 6)
     before = checkpoint_ends(one)

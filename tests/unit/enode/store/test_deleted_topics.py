@@ -1,4 +1,4 @@
-"""Topics that go while somebody sends to them."""
+"""Topics that are deleted during sends."""
 
 import asyncio
 from dataclasses import replace
@@ -12,7 +12,7 @@ GOING = 6
 
 
 async def test_what_is_stored_behind_a_deletion_that_was_called_off_ends_no_store() -> None:
-    """Whoever deletes may go before that is durable, and the topic takes batches again until it is gone."""
+    """If the deleting client disconnects before the deletion is durable, the topic takes batches until then."""
     one = OneStore(settings=replace(SETTINGS, threads=True))
     store = await one.open()
     await store.put_topics([TopicCopy(GOING, "going", 1, 1)])

@@ -26,7 +26,7 @@ SETTINGS = StoreSettings(
 
 
 class TroubledFile(RealFile):
-    """A file whose disk can be told to fail."""
+    """A file whose disk can be made to fail."""
 
     disk: "TroubledDisk"
     writable = False
@@ -37,13 +37,13 @@ class TroubledFile(RealFile):
         return self._descriptor >= 0
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> int:
-        """Fail as told."""
+        """Fail as configured."""
         if self.disk.write_error:
             raise OSError(self.disk.write_error, os.strerror(self.disk.write_error))
         return super().write(position, buffers)
 
     def sync_data(self) -> None:
-        """Wait and fail as told."""
+        """Wait and fail as configured."""
         self.disk.syncs += 1
         self.disk.gate.wait(10)
         if self.disk.sync_error:
@@ -55,7 +55,7 @@ class TroubledDisk(RealDisk):
     """A disk that fails on demand."""
 
     def __init__(self) -> None:
-        """A healthy one."""
+        """Create a healthy disk."""
         super().__init__()
         self.free = 1 << 40
         self.write_error = 0
@@ -69,7 +69,7 @@ class TroubledDisk(RealDisk):
         self.gate.set()
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> TroubledFile:
-        """Open a file that knows this disk."""
+        """Open a file of this disk."""
         flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT | os.O_EXCL if create else 0)
         with opening(path):
             if number := self.open_error or (self.create_error if create else 0):
@@ -95,7 +95,7 @@ class TroubledDisk(RealDisk):
         return [one for one in self.descriptors() if one.writable]
 
     def free_bytes(self, folder: Path) -> int:
-        """As told."""
+        """The configured space."""
         return self.free
 
 
@@ -112,7 +112,7 @@ async def opened(folder: Path, disk: RealDisk, settings: StoreSettings = SETTING
 
 
 async def test_a_full_disk_refuses_sends_keeps_offsets_and_resumes_alone(tmp_path: Path) -> None:
-    """E-220: sends are refused with nothing stored, commits and reads go on, and sending works when there is space."""
+    """E-220: sends are refused and not stored. Commits and reads continue; sends work again when there is space."""
     disk = TroubledDisk()
     store = await opened(tmp_path, disk)
     disk.free = 80 << 10
@@ -138,7 +138,7 @@ async def test_a_full_disk_refuses_sends_keeps_offsets_and_resumes_alone(tmp_pat
 
 
 async def test_a_write_that_meets_a_full_disk_is_written_again(tmp_path: Path) -> None:
-    """When the file system breaks its promise of space, accepted appends wait for space and are then acknowledged."""
+    """When reserved space is missing, accepted appends wait for space and are then acknowledged."""
     disk = TroubledDisk()
     store = await opened(tmp_path, disk)
     disk.write_error = errno.ENOSPC
@@ -154,7 +154,7 @@ async def test_a_write_that_meets_a_full_disk_is_written_again(tmp_path: Path) -
 
 
 async def test_a_lock_whose_grant_met_a_failing_disk_is_not_said_to_be_free(tmp_path: Path) -> None:
-    """G2: the log may have it, and gives it back at the next start: its session has to ask again until it is freed."""
+    """G2: the log may have it, and a next start would restore it, so its session must retry until it is freed."""
     disk = TroubledDisk()
     store = await opened(tmp_path, disk)
     wish, freed = LockRequest((1, "g", 0), "owner", "session"), [((1, "g", 0), "session")]
@@ -171,7 +171,7 @@ async def test_a_lock_whose_grant_met_a_failing_disk_is_not_said_to_be_free(tmp_
 
 @pytest.mark.parametrize("where", ["write", "sync"])
 async def test_a_failed_disk_is_never_a_success(tmp_path: Path, where: str) -> None:
-    """After a failed write or fdatasync nothing is acknowledged until the store is opened again; reads go on."""
+    """After a failed write or fdatasync nothing is acknowledged until the store is opened again; reads continue."""
     disk = TroubledDisk()
     store = await opened(tmp_path, disk)
     await store.append(1, 0, batch(b"before"))
@@ -196,9 +196,9 @@ async def test_a_failed_disk_is_never_a_success(tmp_path: Path, where: str) -> N
 
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
 async def test_no_free_descriptors_are_waited_out(tmp_path: Path, error: int) -> None:
-    """F11: while no file can be opened, reads of old batches and sends are refused as retriable, offsets are kept.
+    """While no file can be opened, old batches and sends are refused as retriable, and offsets are kept.
 
-    The disk did not fail: when files can be opened, the store takes messages without a restart.
+    The disk did not fail: when files can be opened, the store accepts messages without a restart.
     """
     disk = TroubledDisk()
     settings = dataclasses.replace(SETTINGS, recent_bytes=0)
@@ -221,7 +221,7 @@ async def test_no_free_descriptors_are_waited_out(tmp_path: Path, error: int) ->
     assert not store.engine.appender.failure
     assert "cannot be opened" in store.describe().reason
     (found,) = EnodeFindings(store, SystemClock()).disk()
-    assert (found.name, found.seen) == ("descriptors used up", store.describe().reason)
+    assert (found.name, found.seen) == ("file descriptors exhausted", store.describe().reason)
     disk.open_error = 0
     async with asyncio.timeout(5):
         while not store.describe().writable:
@@ -329,7 +329,7 @@ async def test_a_full_segment_is_closed_for_writing_before_it_is_indexed(tmp_pat
 
 
 async def test_a_cancelled_append_is_still_stored_and_others_go_on(tmp_path: Path) -> None:
-    """An accepted append outlives its caller: positions are given out already."""
+    """An accepted append continues without its caller, because positions are already assigned."""
     disk = TroubledDisk()
     store = await opened(tmp_path, disk)
     disk.gate.clear()
@@ -348,7 +348,7 @@ async def test_a_cancelled_append_is_still_stored_and_others_go_on(tmp_path: Pat
 
 
 async def test_async_appends_answer_at_once_and_are_visible_when_durable(tmp_path: Path) -> None:
-    """E-215: mode async does not wait for the disk, says so, and shows nothing that a crash could take back."""
+    """E-215: mode async does not wait for the disk, reports this, and shows readers only durable data."""
     disk = TroubledDisk()
     settings = StoreSettings(segment_bytes=32 << 10, headroom_bytes=0, flush_interval_ms=5)
     store = await opened(tmp_path, disk, settings)
@@ -366,7 +366,7 @@ async def test_async_appends_answer_at_once_and_are_visible_when_durable(tmp_pat
 
 
 async def test_too_much_waiting_is_refused(tmp_path: Path) -> None:
-    """Memory for appends that wait for the disk is bounded."""
+    """Memory for appends that wait for the disk is limited."""
     disk = TroubledDisk()
     settings = StoreSettings(segment_bytes=1 << 20, headroom_bytes=0, pending_bytes_max=10_000)
     store = await opened(tmp_path, disk, settings)
@@ -383,7 +383,7 @@ async def test_too_much_waiting_is_refused(tmp_path: Path) -> None:
 
 
 async def test_an_idle_store_says_how_far_it_is_durable(tmp_path: Path) -> None:
-    """After a short idle time one mark, and not one after another, is written."""
+    """After a short idle time one mark is written, and no further ones."""
     disk = TroubledDisk()
     store = await opened(tmp_path, disk)
     await store.append(1, 0, batch())
@@ -398,7 +398,7 @@ async def test_an_idle_store_says_how_far_it_is_durable(tmp_path: Path) -> None:
 
 
 def test_a_short_write_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system call that writes less than asked is followed by another; more buffers than one call takes are cut."""
+    """A short write is followed by another call; more buffers than one call takes are split."""
     file = RealDisk().open(tmp_path / "file", create=True)
     real = os.pwritev
     monkeypatch.setattr(os, "pwritev", lambda fd, buffers, at: real(fd, [b"".join(buffers)[:7]], at))

@@ -1,4 +1,4 @@
-"""The memory for knowing where everything lies: counted, told before it is used up, and bounded."""
+"""The memory of the index of queues by segment: counted, logged before it is used up, and limited."""
 
 from dataclasses import replace
 
@@ -10,11 +10,11 @@ from ortoo.enode.index.catalog import RUN_BYTES
 from tests.contract.one_store import QUEUES, SETTINGS, TOPIC, OneStore
 
 SEGMENTS = 4
-"""In each of them something of every queue."""
+"""Each of them has messages of every queue."""
 
 
 async def fill(one: OneStore, segments: int) -> None:
-    """Let the log grow by so many segments."""
+    """Grow the log by a number of segments."""
     begun = len(one.store.engine.catalog.segments)
     while len(one.store.engine.catalog.segments) < begun + segments:
         for queue_id in range(QUEUES):
@@ -28,7 +28,7 @@ def counted(one: OneStore) -> int:
 
 
 async def test_the_index_is_counted_as_it_grows_and_shrinks() -> None:
-    """B-085: by seals, retention, deleted topics and a restart alike."""
+    """The count is right after seals, retention, deleted topics and a restart."""
     one = OneStore(settings=replace(SETTINGS, retention_bytes=40_000, checkpoint_records=10))
     await one.open()
     for _ in range(3):
@@ -43,7 +43,7 @@ async def test_the_index_is_counted_as_it_grows_and_shrinks() -> None:
 
 
 async def test_a_full_index_refuses_and_is_told_before() -> None:
-    """B-085: what is nearly full is said in the log once; what is full refuses new pairs alone, and says what to do."""
+    """A nearly full index is logged once. A full one refuses only new pairs, and names the remedy."""
     most_bytes = RUN_BYTES * (QUEUES * SEGMENTS + 1)
     one = OneStore(settings=replace(SETTINGS, index_bytes_max=most_bytes))
     await one.open()

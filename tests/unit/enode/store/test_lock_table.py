@@ -20,17 +20,17 @@ KEY = (1, "g", 0)
 
 
 def wish(owner: str, session: str = "", incarnation: str = "") -> LockRequest:
-    """A wish for the lock."""
+    """A request for the lock."""
     return LockRequest(KEY, owner, session or f"session of {owner}", incarnation)
 
 
 def take(table: LockTable, wanted: LockRequest, now_s: float = 0.0) -> Granted | Refused:
-    """Ask."""
+    """Request the lock."""
     return table.take(wanted, now_s, generation_above=0)
 
 
 def test_one_owner_until_it_gives_back_or_is_silent() -> None:
-    """E-127, E-128: the second waits until the first unlocks; a silent owner loses it after 60 s only."""
+    """E-127, E-128: the second waits until the first unlocks. A silent owner loses it only after 60 s."""
     table = LockTable((), 0.0)
     assert take(table, wish("a")) == Granted(1, is_news=True)
     assert take(table, wish("b")) == Refused("a", LIFETIME_S)
@@ -52,7 +52,7 @@ def test_a_foreign_unlock_changes_nothing() -> None:
 
 
 def test_ten_thousand_races_at_the_moment_of_expiry_have_one_owner_each() -> None:
-    """E-131: whoever asks around the 60th second, a lock passes on only when its owner was silent for all of them."""
+    """E-131: a request around the 60th second gets the lock only if its owner was silent for 60 seconds."""
     chance = Randomness(7)
     table, now_s = LockTable((), 0.0), 0.0
     owner, generation, renewed_s, passed_on = "", 0, -LIFETIME_S, 0
@@ -83,7 +83,7 @@ def test_a_client_that_connects_again_takes_its_lock_over_and_fences_its_old_ses
 
 
 def test_bound_locks_live_as_long_as_their_snode_is_attached() -> None:
-    """A snode that is heard keeps its locks without renewing them; one whose connection breaks loses them soon."""
+    """A live snode keeps its locks without renewals; one whose connection breaks loses them soon."""
     table = LockTable((), 0.0)
     table.attached("i", 0.0)
     take(table, wish("a", incarnation="i"))
@@ -106,7 +106,7 @@ def test_a_snode_that_is_silent_loses_its_locks() -> None:
 
 
 def test_after_a_restart_bound_locks_wait_a_moment_for_their_snode() -> None:
-    """Snodes have some seconds to attach again; what nobody comes back for is free then."""
+    """Snodes have some seconds to attach again; locks of the others are free then."""
     locks = [(KEY, Lock(4, "a", "session of a", "i")), ((1, "g", 1), Lock(9, "a", "session of a", "i"))]
     table = LockTable(locks, 100.0)
     assert isinstance(take(table, wish("b", incarnation="j"), 100.0 + RESTART_S - 0.1), Refused)
@@ -127,7 +127,7 @@ def test_generations_grow_over_those_that_committed() -> None:
 
 
 def test_a_decision_that_was_not_stored_is_undone() -> None:
-    """When the disk is full the lock is whose it was, unless somebody decided since."""
+    """When the disk is full the lock keeps its previous owner, unless a later decision replaced it."""
     table = LockTable((), 0.0)
     take(table, wish("a"))
     was = table.get(KEY)

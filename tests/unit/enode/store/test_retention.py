@@ -1,4 +1,4 @@
-"""Which segments may go."""
+"""The segments that retention deletes."""
 
 import asyncio
 from dataclasses import replace
@@ -31,7 +31,7 @@ def segments(count: int) -> list[Segment]:
 
 
 def expired(settings: StoreSettings, *, checkpoint_from: int = 10_000, acknowledged: int = 10_000) -> int:
-    """How many of ten segments are to be deleted at time 10,000."""
+    """The number of segments of ten to delete at time 10,000."""
     return decided(settings, checkpoint_from=checkpoint_from, acknowledged=acknowledged).oldest
 
 
@@ -64,7 +64,7 @@ def test_a_segment_stays_until_a_whole_checkpoint_stands_behind_it() -> None:
 
 
 def test_what_waits_for_a_checkpoint_alone_is_told() -> None:
-    """The bytes of the segments that only a newer checkpoint keeps; others must stay whatever checkpoints there are."""
+    """The bytes of the segments that wait only for a newer checkpoint; others must stay with any checkpoints."""
     assert decided(StoreSettings(retention_age_ms=6500), checkpoint_from=300) == Expired(3, 100)
     assert decided(StoreSettings(retention_age_ms=1), checkpoint_from=0) == Expired(0, 900)
     assert decided(StoreSettings(retention_age_ms=1), checkpoint_from=900) == Expired(9, 0)
@@ -107,7 +107,7 @@ def test_a_clock_that_was_set_forward_is_believed_after_a_day_and_set_right_at_o
 
 
 async def test_retention_changes_while_the_store_is_open(tmp_path: Path) -> None:
-    """B-145: a log that is too large becomes smaller at the next look, by settings that were read again."""
+    """A log that is too large is reduced at the next run, by settings that were read again."""
     settings = StoreSettings(
         segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_interval_ms=5, key_index=False
     )

@@ -1,4 +1,4 @@
-"""The store's plain promises: what is appended is read back, also after a restart."""
+"""The basic guarantees of a store: appended messages are read back, also after a restart."""
 
 import asyncio
 from pathlib import Path
@@ -43,7 +43,7 @@ async def read_all(store: Store, queue_id: int = 0) -> list[tuple[int, bytes]]:
 
 @pytest.mark.parametrize("threads", [True, False])
 async def test_batches_are_read_back_in_order_and_after_a_restart(tmp_path: Path, threads: bool) -> None:
-    """What was acknowledged has dense offsets and the same bytes, before and after a clean stop, over many segments."""
+    """Acknowledged batches have dense offsets and the same bytes, before and after a clean stop, over many segments."""
     settings = StoreSettings(segment_bytes=64 << 10, headroom_bytes=0, recent_bytes=20_000, threads=threads)
     store = await opened(tmp_path, settings)
     expected: list[tuple[int, bytes]] = []
@@ -73,7 +73,7 @@ async def test_concurrent_appends_share_flushes(tmp_path: Path) -> None:
 
 
 async def test_a_fetch_at_the_end_waits_for_the_next_batch(tmp_path: Path) -> None:
-    """A reader at the end is woken by the next append, and answered empty when its time is over."""
+    """A reader at the end is woken by the next append, and answered empty at its timeout."""
     store = await opened(tmp_path)
     reading = asyncio.get_running_loop().create_task(store.fetch(TOPIC, 1, 0, wait_ms=60_000))
     await store.append(TOPIC, 1, batch(b"hello"))
@@ -117,7 +117,7 @@ async def test_offsets_survive_and_older_generations_are_fenced(tmp_path: Path) 
 
 
 async def test_a_batch_sent_again_is_stored_once(tmp_path: Path) -> None:
-    """A retry answers the first place, also after a restart; a gap is refused as retriable."""
+    """A retry answers the first offset, also after a restart; a gap is refused as retriable."""
     store = await opened(tmp_path)
     first = await store.append(TOPIC, 0, batch(b"a", 2, 9, 0))
     assert await store.append(TOPIC, 0, batch(b"a", 2, 9, 0)) == first
@@ -145,7 +145,7 @@ async def test_a_folder_has_one_owner(tmp_path: Path) -> None:
 
 
 async def test_a_batch_larger_than_a_segment_gets_a_segment_of_its_own(tmp_path: Path) -> None:
-    """One message of 4 MiB fits any store, and the log goes on behind it."""
+    """One message of 4 MiB fits any store, and the log continues behind it."""
     store = await opened(tmp_path)
     large = b"L" * (4 << 20)
     for text in (b"before", large, b"between", large, b"after"):
@@ -160,7 +160,7 @@ async def test_a_batch_larger_than_a_segment_gets_a_segment_of_its_own(tmp_path:
 
 
 async def test_topics_are_copied_deleted_and_never_go_back_a_version(tmp_path: Path) -> None:
-    """A deleted topic is gone with its queues and offsets, and a stale copy changes nothing."""
+    """A topic is deleted with its queues and offsets, and a stale copy changes nothing."""
     store = await opened(tmp_path)
     await store.put_topics([TopicCopy(5, "five", 8, 3)])
     await store.put_topics([TopicCopy(5, "five", 2, 2)])
@@ -195,7 +195,7 @@ async def test_an_offset_is_found_by_time(tmp_path: Path) -> None:
 
 
 async def test_closing_ends_waiting_fetches_and_refuses_later_calls(tmp_path: Path) -> None:
-    """Waiting readers are answered empty; afterwards everything says that the store is closed."""
+    """Waiting readers are answered empty; later calls fail because the store is closed."""
     store = await opened(tmp_path)
     waiting = asyncio.get_running_loop().create_task(store.fetch(TOPIC, 0, 0, wait_ms=60_000))
     await store.append(TOPIC, 1, batch(b"x"))
@@ -226,7 +226,7 @@ async def test_a_batch_and_what_it_consumes_are_one_transition(tmp_path: Path, l
 
 
 async def test_a_clean_stop_leaves_a_marker_and_a_running_store_has_none(tmp_path: Path) -> None:
-    """E-218: whoever finds no marker knows that the store was not closed."""
+    """E-218: a folder without the marker was not closed cleanly."""
     marker = tmp_path / "clean"
     store = await opened(tmp_path)
     assert not marker.exists()

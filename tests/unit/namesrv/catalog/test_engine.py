@@ -1,4 +1,4 @@
-"""Where the directory's database may be."""
+"""The location of the directory's database."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ from ortoo.namesrv.catalog.engine import url_of
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:///file:x?mode=memory"])
 def test_a_database_in_memory_is_refused(url: str, tmp_path: Path) -> None:
-    """A directory that does not survive its process would lose every topic, and a restore into it all that it read."""
-    with pytest.raises(Invalid, match="plain file") as refused:
+    """With a database in memory the directory would lose every topic, also after a restore."""
+    with pytest.raises(Invalid, match="file on disk") as refused:
         url_of(url, tmp_path)
     assert refused.value.field == "database_url"
 
 
 def test_a_database_that_is_a_file_is_taken(tmp_path: Path) -> None:
-    """The one that is named, and else one in the folder."""
+    """The configured URL, or a file in the folder."""
     assert url_of(f"sqlite:///{tmp_path}/own.db", tmp_path).database == f"{tmp_path}/own.db"
     assert url_of("", tmp_path).database == f"{tmp_path}/namesrv.db"

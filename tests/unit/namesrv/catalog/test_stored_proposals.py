@@ -1,4 +1,4 @@
-"""What is stored of proposals: the last, by compare and set; the table and what stands for it in tests alike."""
+"""Stored proposals: one per enode, by compare and set. The table and its replacement in tests behave alike."""
 
 from pathlib import Path
 
@@ -14,9 +14,9 @@ FIRST, SECOND = ids(1, 2)
 
 
 async def check(stored: Proposals | ProposalRow) -> None:
-    """The last one is replaced by who knew it, and by an epoch above it alone."""
+    """Only a caller that has read the last one replaces it, and only with a larger epoch."""
     assert await stored.propose("e", 7, Proposal(3, FIRST)) == Proposal(3, FIRST), "the first replaces nothing"
-    assert await stored.propose("e", 2, Proposal(4, SECOND)) == Proposal(3, FIRST), "who did not know it hears of it"
+    assert await stored.propose("e", 2, Proposal(4, SECOND)) == Proposal(3, FIRST), "an old epoch replaces nothing"
     assert await stored.propose("e", 3, Proposal(3, SECOND)) == Proposal(3, FIRST)
     assert await stored.propose("e", 3, Proposal(2, SECOND)) == Proposal(3, FIRST)
     assert await stored.propose("e", 3, Proposal(9, SECOND)) == Proposal(9, SECOND)
@@ -25,7 +25,7 @@ async def check(stored: Proposals | ProposalRow) -> None:
 
 @pytest.mark.parametrize("kind", ["table", "row"])
 async def test_a_proposal_replaces_the_one_that_was_known(kind: str, tmp_path: Path) -> None:
-    """Of two name servers that propose at once, one is told what the other one stored."""
+    """Of two name servers that propose at once, one gets the proposal of the other."""
     if kind == "row":
         await check(ProposalRow())
         return

@@ -1,4 +1,4 @@
-"""What members of one enode say, for tests of what is made of it."""
+"""Reports of the replicas of one enode, for tests."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ from ortoo.namesrv.decisions.members import LogTail, MemberId, MemberReport, Mem
 
 
 def ids(*numbers: int) -> tuple[MemberId, ...]:
-    """Members with a disk each."""
+    """Replicas with one disk each."""
     return tuple(MemberId(number, f"disk-{number}") for number in numbers)
 
 
 def report(
     number: int, *, voters: int | tuple[MemberId, ...] = 3, end: int = 100, tail_epoch: int = 1, **said: Any
 ) -> MemberReport:
-    """A member that could lead says that it is there."""
+    """A report of a replica that can become leader."""
     return MemberReport(
         **{
             "enode": "e",
@@ -32,7 +32,7 @@ def report(
 
 
 def said(*reports: MemberReport, now_s: float = 0.0, members: Members | None = None) -> MemberSet:
-    """The set after these reports, which all came at one time."""
+    """The set after these reports, all received at one time."""
     members = members or Members(lease_s=3.0)
     for one in reports:
         members.put(one, now_s)

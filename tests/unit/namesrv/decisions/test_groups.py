@@ -1,4 +1,4 @@
-"""What may be created and changed of a group."""
+"""Creation and changes of groups."""
 
 import dataclasses
 
@@ -13,19 +13,19 @@ ASKED = Group("g", 0, True, 0, 0, 0)
 
 
 def stored(asked: Group = ASKED, existing: Group | None = None, *, create_only: bool = False, count: int = 0) -> Group:
-    """The group that a request gives."""
+    """The group that a request creates."""
     return put(completed(asked), existing, create_only=create_only, group_count=count, version=3, now_ms=7)
 
 
 def test_defaults_are_those_of_the_slow_consumer_rule() -> None:
-    """1,024 messages and 10 s, unless said otherwise."""
+    """1,024 messages and 10 s by default."""
     assert stored() == Group("g", 3, True, 1024, 0, 7, unacknowledged_bytes_max=64 << 20, attempts_max=16)
     assert group_of(topic_pb2.Group(name="g")).slow_consumer_grace_ms == 10_000
     assert group_of(topic_pb2.Group(name="g", slow_consumer_grace_ms=0)).slow_consumer_grace_ms == 0
 
 
 def test_change_keeps_the_time_of_creation_and_takes_a_version() -> None:
-    """Only what changed is new; the same request again changes nothing."""
+    """Only changes are stored; repeating a request changes nothing."""
     group = dataclasses.replace(stored(), version=1, created_at_ms=2)
     changed = stored(dataclasses.replace(ASKED, consume_enabled=False), group)
     assert changed == dataclasses.replace(group, version=3, consume_enabled=False)
@@ -33,7 +33,7 @@ def test_change_keeps_the_time_of_creation_and_takes_a_version() -> None:
 
 
 def test_what_a_request_does_not_mean_stays_as_it_was() -> None:
-    """B-104: {"name": "g"} switches nothing off; a list of fields changes just those; a wrong one is named."""
+    """{"name": "g"} disables nothing. A list of fields changes only those, and the error names a wrong one."""
     bare = namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name="g"))
     assert completed(changed(group_of(bare.group), None, meant_by(bare))).consume_enabled
     before = dataclasses.replace(stored(), consume_enabled=False, broadcast_enabled=False, slow_consumer_grace_ms=5)
@@ -49,7 +49,7 @@ def test_what_a_request_does_not_mean_stays_as_it_was() -> None:
 
 
 def test_create_only_refuses_an_existing_group() -> None:
-    """The refusal says how to change it instead."""
+    """The error names the way to change it instead."""
     with pytest.raises(AlreadyExists, match="leave out create_only"):
         stored(ASKED, stored(), create_only=True)
 
@@ -74,7 +74,7 @@ def test_wrong_group_is_invalid_by_field(asked: Group, field: str) -> None:
 
 
 def test_number_of_groups_is_limited_and_unknown_ones_are_named() -> None:
-    """Both refusals say what to do."""
+    """Both errors name the remedy."""
     with pytest.raises(Overloaded, match="delete"):
         stored(count=GROUPS_MAX)
     with pytest.raises(NotFound, match="PutGroup"):

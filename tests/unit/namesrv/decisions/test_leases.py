@@ -1,25 +1,26 @@
-"""Who is in the directory, and until when."""
+"""The leases of registered processes."""
 
 import pytest
 
+from ortoo.common.cluster.refused import DOUBLE_FIELD, LEASE_FIELD, OTHER_STORE_FIELDS
 from ortoo.common.errors import Conflict, Fenced, Invalid, Overloaded
 from ortoo.namesrv.decisions.leases import ENODES_MAX, Enode, Leases, Snode
 
 
 def enode(leases: Leases, now_s: float, *, store_id: str = "s", address: str = "h:1") -> Enode | None:
-    """Announce enode `e`."""
+    """Register enode `e`."""
     return leases.register_enode(Enode("e", address, store_id), now_s)
 
 
 def snode(
     leases: Leases, now_s: float, name: str = "n", incarnation: str = "1", *, shares: bool = False
 ) -> Snode | None:
-    """Announce a snode."""
+    """Register a snode."""
     return leases.register_snode(Snode(name, f"{name}:1"), incarnation, shares_membership=shares, now_s=now_s)
 
 
 def test_only_news_are_told() -> None:
-    """The first announcement and a new address are news; a heartbeat is not."""
+    """The first registration and a new address are published; a heartbeat is not."""
     leases = Leases(15)
     assert enode(leases, 0) == Enode("e", "h:1", "s")
     assert enode(leases, 5) is None
@@ -27,7 +28,7 @@ def test_only_news_are_told() -> None:
 
 
 def test_lease_ends_at_its_time_unless_renewed() -> None:
-    """Renewed at 10, it lives at 24.9 and is dead at 25; it is told once; the enode stays known."""
+    """Renewed at 10, it is alive at 24.9 and dead at 25. It is published once, and the enode stays registered."""
     leases = Leases(15)
     enode(leases, 0)
     snode(leases, 0)
@@ -40,7 +41,7 @@ def test_lease_ends_at_its_time_unless_renewed() -> None:
 
 
 def test_goodbye_ends_a_lease_once() -> None:
-    """A second goodbye, and that of a stranger, are no news."""
+    """The end of a lease that has ended, or never existed, is not published."""
     leases = Leases(15)
     enode(leases, 0)
     snode(leases, 0)
@@ -50,25 +51,39 @@ def test_goodbye_ends_a_lease_once() -> None:
 
 
 def test_second_store_under_a_living_name_is_refused() -> None:
-    """The other store is refused while the lease lives, with the time that is left; then it may have the name."""
+    """Another store is refused during the lease, with the remaining time; then it may have the name."""
     leases = Leases(15)
     enode(leases, 0)
-    with pytest.raises(Conflict, match="give this one another name") as caught:
+    with pytest.raises(Conflict, match="Give this one another name") as caught:
         enode(leases, 14, store_id="other")
     assert caught.value.retry_after_ms == 1000
+    assert caught.value.field == DOUBLE_FIELD
     assert enode(leases, 15, store_id="other") == Enode("e", "h:1", "other")
 
 
-def test_a_copy_of_a_store_beside_its_origin_is_named_and_routes_stay_with_one() -> None:
-    """G3: a cloned machine or a copied folder has the id of its origin, and both would give the same offsets.
+def test_the_successor_of_a_store_waits_for_the_lease_alone() -> None:
+    """An operator made it from the registered store. The error has a separate field, and ends with the lease."""
+    leases = Leases(15)
+    enode(leases, 0)
+    successor = Enode("e", "h:2", "other", made_from="s")
+    with pytest.raises(Conflict, match="gets the lease when the other one has ended") as caught:
+        leases.check_double(successor, 14, may_succeed=True)
+    assert caught.value.field == LEASE_FIELD
+    assert LEASE_FIELD not in OTHER_STORE_FIELDS
+    assert caught.value.retry_after_ms == 1000
+    leases.check_double(successor, 15, may_succeed=True)
 
-    The one that came last has the name, as after a move; the one from before is refused as long as that one lives.
+
+def test_a_copy_of_a_store_beside_its_origin_is_named_and_routes_stay_with_one() -> None:
+    """G3: a cloned machine or a copied folder has the store id of its origin, and both would assign the same offsets.
+
+    As after a move, the latest address gets the name. The earlier one is refused while the later one is alive.
     """
     leases = Leases(15)
     enode(leases, 0)
     assert enode(leases, 5, address="h:2") == Enode("e", "h:2", "s")
     for now_s in (6, 10, 19.9):
-        with pytest.raises(Conflict, match="two processes have copies of store s") as caught:
+        with pytest.raises(Conflict, match="Two processes have copies of store s") as caught:
             enode(leases, now_s)
         assert caught.value.retry_after_ms
         if now_s == 6:
@@ -81,7 +96,7 @@ def test_a_copy_of_a_store_beside_its_origin_is_named_and_routes_stay_with_one()
 
 @pytest.mark.parametrize(("first", "second"), [(False, False), (True, False), (False, True)])
 def test_second_snode_without_shared_membership_is_refused(first: bool, second: bool) -> None:
-    """If either keeps membership for itself, groups would be split; the refusal names the setting."""
+    """If either keeps membership to itself, groups would be split; the error names the setting."""
     leases = Leases(15)
     snode(leases, 0, "a", shares=first)
     with pytest.raises(Conflict, match="ORTOO_SNODE_REDIS_URL") as caught:
@@ -91,7 +106,7 @@ def test_second_snode_without_shared_membership_is_refused(first: bool, second: 
 
 
 def test_snodes_that_share_membership_live_side_by_side() -> None:
-    """Both are there."""
+    """Both are registered."""
     leases = Leases(15)
     snode(leases, 0, "a", shares=True)
     snode(leases, 0, "b", shares=True)
@@ -99,7 +114,7 @@ def test_snodes_that_share_membership_live_side_by_side() -> None:
 
 
 def test_restarted_snode_replaces_its_former_self_and_fences_it() -> None:
-    """A new incarnation takes the name at once; the old one is told that it is replaced."""
+    """A new incarnation gets the name at once; the old one learns that it was replaced."""
     leases = Leases(15)
     snode(leases, 0, incarnation="1")
     assert snode(leases, 1, incarnation="2") is None
@@ -109,14 +124,14 @@ def test_restarted_snode_replaces_its_former_self_and_fences_it() -> None:
 
 @pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:0", "host:65536", "host:x", "h" * 300 + ":1"])
 def test_address_must_be_reachable(address: str) -> None:
-    """An address nobody can connect to is refused by field."""
+    """An invalid address is refused with its field."""
     with pytest.raises(Invalid) as caught:
         enode(Leases(15), 0, address=address)
     assert caught.value.field == "enode.address"
 
 
 def test_name_store_id_and_incarnation_must_be_said() -> None:
-    """Each missing text is named."""
+    """The error names each missing text."""
     for call, field in (
         (lambda: Leases(1).register_enode(Enode("", "h:1", "s"), 0), "enode.name"),
         (lambda: enode(Leases(1), 0, store_id=""), "enode.store_id"),
@@ -128,7 +143,7 @@ def test_name_store_id_and_incarnation_must_be_said() -> None:
 
 
 def test_number_of_enodes_is_limited_and_the_dead_make_room() -> None:
-    """A full house of the living refuses; one dead enode is forgotten for a new one."""
+    """With the maximum of live enodes a new one is refused; a dead enode is removed for a new one."""
     leases = Leases(15)
     for number in range(ENODES_MAX):
         leases.register_enode(Enode(f"e{number}", "h:1", "s"), 0)

@@ -1,4 +1,4 @@
-"""What a name server knows of the members of an enode."""
+"""The name server's knowledge of the replicas of an enode."""
 
 import dataclasses
 from typing import Any
@@ -11,12 +11,12 @@ from tests.unit.namesrv.decisions.members_of_one import ids, report, said
 
 
 def states(members: Members) -> dict[int, MemberState]:
-    """What each member is."""
+    """The state of each replica."""
     return {one.member.number: one.state for one in members.sets["e"].statuses()}
 
 
 def test_states_are_those_of_the_log_with_the_last_word() -> None:
-    """Who votes and learns is what the most recent log says; who is silent is away; an empty disk waits."""
+    """The most recent log names voters and learners. A replica without reports is away, and an empty disk waits."""
     members = Members(lease_s=3.0)
     newest = report(1, tail_epoch=2, is_leading=True, learners=ids(4), epoch=2)
     said(newest, report(2, voters=1), report(4), members=members)
@@ -32,7 +32,7 @@ def test_states_are_those_of_the_log_with_the_last_word() -> None:
 
 
 def test_an_empty_disk_waits_until_a_log_names_it() -> None:
-    """Also when it was let into the set, and whoever let it in could not add it: an operator tries again."""
+    """Also if it has joined the set, but could not be added to the log: an operator retries."""
     members = Members(lease_s=3.0)
     said(report(1, is_leading=True), report(2), report(3), report(4, voters=0, end=0), members=members)
     assert states(members)[4] is MemberState.WAITING
@@ -41,14 +41,14 @@ def test_an_empty_disk_waits_until_a_log_names_it() -> None:
 
 
 def test_a_learner_without_a_frame_does_not_hide_who_votes() -> None:
-    """While every voter that reports is damaged, its word is the best there is."""
+    """While every reporting voter is damaged, their configuration is the best available."""
     members = Members(lease_s=3.0)
     said(report(1, is_electable=False), report(2, is_electable=False), report(4, voters=0, end=0), members=members)
     assert members.sets["e"].missing() == [MemberId(3, "disk-3")]
 
 
 def test_reports_hold_for_a_lease() -> None:
-    """Whoever says nothing for the lease is away, and is told once; its address stays known."""
+    """A replica without reports for the lease is away. It is reported once, and its address is kept."""
     members = Members(lease_s=3.0)
     said(report(1), report(2), report(3), members=members)
     said(report(1), report(2), now_s=2.0, members=members)
@@ -60,7 +60,7 @@ def test_reports_hold_for_a_lease() -> None:
 
 
 def test_an_empty_disk_lets_nobody_be_forgotten() -> None:
-    """It is of the set, and knows nobody of it: what the others said last is what an operator goes by."""
+    """It belongs to the set, but names no replica; operators need the last reports of the others."""
     members = Members(lease_s=3.0)
     said(report(1), report(2), report(3, end=200), members=members)
     said(report(4, voters=0, end=0), now_s=3.0, members=members)
@@ -71,14 +71,14 @@ def test_an_empty_disk_lets_nobody_be_forgotten() -> None:
 
 
 def test_a_last_report_ends_the_lease_at_once() -> None:
-    """A member that leaves is away with that."""
+    """A replica that leaves is away at once."""
     members = Members(lease_s=3.0)
     said(report(1), report(2, is_leaving=True), members=members)
     assert states(members)[2] is MemberState.AWAY
 
 
 def test_disks_that_nobody_names_are_forgotten() -> None:
-    """An empty disk that stopped to wait is known no more, so replaced disks do not pile up."""
+    """An empty disk that stops waiting is forgotten, so that replaced disks do not accumulate."""
     members = Members(lease_s=3.0)
     said(report(1), report(9, set_id="", voters=0), members=members)
     said(report(1), now_s=3.0, members=members)
@@ -88,22 +88,41 @@ def test_disks_that_nobody_names_are_forgotten() -> None:
 
 
 def test_an_earlier_start_is_fenced() -> None:
-    """Of two processes of one disk the later counts."""
+    """Of two processes of one disk the later one is accepted."""
     members = Members(lease_s=3.0)
     said(report(1, incarnation=2), members=members)
     with pytest.raises(Fenced, match="a later start"):
         members.put(report(1, incarnation=1), 0.0)
 
 
-def test_a_copy_of_a_disk_beside_its_origin_is_named() -> None:
-    """G1: of a cloned machine both are the same member in the same start, and a majority would count them as one disk.
+@pytest.mark.parametrize("incarnation", [(3 << 32) + 5, (3 << 32) + 9, (2 << 32) + 9, 7])
+def test_a_disk_that_was_put_back_from_an_older_copy_is_named(incarnation: int) -> None:
+    """It repeats the count of a known start with another random part; the next start is accepted."""
+    members = Members(lease_s=3.0)
+    said(report(1, incarnation=(3 << 32) + 7), members=members)
+    with pytest.raises(Fenced, match="restored from an older copy"):
+        members.put(report(1, incarnation=incarnation), 1.0)
+    members.put(report(1, incarnation=(4 << 32) + 1), 1.0)
 
-    The one that is there stays; a start of its own has another incarnation, wherever it is.
+
+def test_two_copies_of_a_disk_that_are_started_are_named() -> None:
+    """Both have the same count of starts, each with another random part."""
+    members = Members(lease_s=3.0)
+    said(report(1, incarnation=(3 << 32) + 7), members=members)
+    copy = dataclasses.replace(report(1, incarnation=(3 << 32) + 9), member_address="clone:2", address="clone:1")
+    with pytest.raises(Conflict, match="two processes have copies of the disk of replica 1"):
+        members.put(copy, 2.0)
+
+
+def test_a_copy_of_a_disk_beside_its_origin_is_named() -> None:
+    """G1: a cloned machine has the replica and incarnation of its origin, and a majority would count them as one disk.
+
+    The first one stays. A restarted copy has another incarnation, at any address.
     """
     members = Members(lease_s=3.0)
     said(report(1), report(2), report(3), members=members)
     copy = dataclasses.replace(report(2), member_address="clone:2", address="clone:1")
-    with pytest.raises(Conflict, match="two processes have copies of the disk of member 2"):
+    with pytest.raises(Conflict, match="two processes have copies of the disk of replica 2"):
         members.put(copy, 2.0)
     assert said(report(2), now_s=2.0, members=members).reports[report(2).member].report == report(2)
     members.put(dataclasses.replace(copy, incarnation=2), 2.5)
@@ -114,7 +133,7 @@ def test_a_copy_of_a_disk_beside_its_origin_is_named() -> None:
 
 
 def test_another_set_has_to_wait_until_nobody_of_the_first_is_there() -> None:
-    """Two enodes by one name are told apart; a set that is gone gives the name free."""
+    """Two enodes with one name are distinguished; a set whose replicas have all stopped frees the name."""
     members = Members(lease_s=3.0)
     said(report(1, is_leading=True, epoch=9), members=members)
     with pytest.raises(Conflict, match="another name") as caught:
@@ -126,7 +145,7 @@ def test_another_set_has_to_wait_until_nobody_of_the_first_is_there() -> None:
 
 
 def test_take_overs_are_counted_by_member() -> None:
-    """Another member in a later epoch is one; the same again, or an older leader that still says so, is none."""
+    """Another replica in a later epoch counts. The same one, or an older leader that still reports, does not."""
     members = Members(lease_s=3.0)
     for number, epoch in ((1, 1), (1, 2), (2, 3), (1, 2), (2, 4), (3, 5)):
         said(report(number, is_leading=True, epoch=epoch), members=members)
@@ -148,7 +167,7 @@ def test_take_overs_are_counted_by_member() -> None:
     ],
 )
 def test_nonsense_is_refused_and_changes_nothing(field: str, wrong: dict[str, Any]) -> None:
-    """The field is named, and nobody is there afterwards."""
+    """The error names the field, and no replica is registered."""
     members = Members(lease_s=3.0)
     with pytest.raises(Invalid) as caught:
         members.put(dataclasses.replace(report(1), **wrong), 0.0)

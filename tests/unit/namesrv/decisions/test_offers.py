@@ -1,4 +1,4 @@
-"""What enodes hold beyond what the directory knows: told, and taken in as it lies there."""
+"""Topics that enodes hold and the directory does not have: offered, and adopted unchanged."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from ortoo.namesrv.decisions.topics import Permission, Placement, Topic
 
 @pytest.mark.parametrize(("write", "expected"), [(4, 8), (2, 2), (0, 0)])
 def test_queues_are_taken_in_and_producers_stay_away_where_they_were_kept_away(write: int, expected: int) -> None:
-    """A topic of two enodes, of which one holds more queues than the directory says; the other one stays as it is."""
+    """Of a topic on two enodes, one has more queues than in the directory; the other one stays unchanged."""
     placements = Placement("a", 4, write), Placement("b", 4, write)
     known = {"t": Topic("t", 7, 3, Permission.READ_ONLY, placements, 1)}
     offers = Offers()

@@ -1,4 +1,4 @@
-"""Whom a name server proposes to lead, and when it lets everything be."""
+"""The choice of the replica that a name server proposes as leader, and when it proposes none."""
 
 import dataclasses
 
@@ -13,12 +13,12 @@ FIRST, SECOND, THIRD = ids(1, 2, 3)
 
 
 def silent(number: int, **more: object) -> MemberReport:
-    """A member that hears no leader."""
+    """A replica that receives no heartbeats of a leader."""
     return report(number, is_leader_silent=True, **more)  # type: ignore[arg-type]
 
 
 def led_by_first(now_s: float = 0.0) -> Members:
-    """Three members, of which the first leads epoch 1."""
+    """Three replicas, of which the first leads epoch 1."""
     members = Members(lease_s=3.0)
     said(report(1, is_leading=True), report(2), report(3), now_s=now_s, members=members)
     return members
@@ -28,14 +28,14 @@ STANDING = Standing(Proposal(1, FIRST), 1, since_s=-100.0)
 
 
 def test_nobody_is_proposed_while_a_leader_is_heard() -> None:
-    """Neither when all is well, nor when one member alone hears nothing."""
+    """None in normal operation, and none if only one replica misses the leader."""
     members = led_by_first()
     assert wanted(members.sets["e"], STANDING) is None
     assert wanted(said(silent(3), members=members), STANDING) is None
 
 
 def test_the_longest_log_is_proposed_when_a_majority_hears_nobody() -> None:
-    """The later epoch goes before length, length before number; one that only seems to lead, being frozen, is not."""
+    """The later epoch counts before length, length before number. A frozen former leader is not proposed."""
     assert wanted(said(silent(2), silent(3, end=101), members=led_by_first()), STANDING) == Proposal(2, THIRD)
     later = said(silent(2, tail_epoch=2, end=1), silent(3, end=101), members=led_by_first())
     assert wanted(later, STANDING) == Proposal(3, SECOND)
@@ -46,9 +46,9 @@ def test_the_longest_log_is_proposed_when_a_majority_hears_nobody() -> None:
 
 
 def test_a_leader_that_lost_its_majority_has_its_next_turn_after_all_others() -> None:
-    """It has the longest log and may reach the name servers and no member: its reign was a turn.
+    """It has the longest log and may reach the name servers but no replica. Its term counts as a turn.
 
-    So it is proposed when all others have failed, and again when their second turns have.
+    So it is proposed after all others have failed, and again after their second turns.
     """
     members, standing, order = led_by_first(), STANDING, list[int]()
     said(silent(1, end=200), silent(2), silent(3), members=members)
@@ -61,7 +61,7 @@ def test_a_leader_that_lost_its_majority_has_its_next_turn_after_all_others() ->
 
 
 def test_a_leader_that_lost_its_majority_is_proposed_when_who_stands_asks_for_it() -> None:
-    """It is heard again, and it alone has what may be committed: whoever stands steps back, and no time is lost."""
+    """It reports again and alone has frames that may be committed; the candidate withdraws at once."""
     members, standing = led_by_first(), Standing(Proposal(2, SECOND), 2, since_s=0.0)
     steps_back = silent(2, epoch=2, suggested=FIRST, suggested_above=2)
     said(silent(1, end=200, epoch=2), steps_back, silent(3, epoch=2), members=members)
@@ -70,14 +70,14 @@ def test_a_leader_that_lost_its_majority_is_proposed_when_who_stands_asks_for_it
 
 @pytest.mark.parametrize("more", [{"is_electable": False}, {"role": "SLAVE"}])
 def test_a_leader_that_lost_its_majority_is_proposed_when_it_alone_can_lead(more: dict[str, object]) -> None:
-    """Nobody waits for a turn of those that have none."""
+    """Replicas that cannot lead have no turn to wait for."""
     members = led_by_first()
     said(silent(1, end=200), silent(2, **more), silent(3, **more), members=members)
     assert wanted(members.sets["e"], STANDING) == Proposal(2, FIRST)
 
 
 def test_of_five_those_that_miss_the_leader_go_before_one_that_hears_it() -> None:
-    """One that is cut off with the leader has more than the others, and stands for nothing as long as it hears it."""
+    """A replica that is cut off with the leader has a longer log, but comes last while it receives heartbeats."""
     members = Members(lease_s=3.0)
     said(*(report(number, voters=5, is_leading=number == 1) for number in (1, 2, 3, 4, 5)), members=members)
     said(silent(1, voters=5, end=200), report(2, voters=5, end=200), members=members)
@@ -86,7 +86,7 @@ def test_of_five_those_that_miss_the_leader_go_before_one_that_hears_it() -> Non
 
 
 def test_voters_that_a_cut_off_leader_alone_names_keep_nobody_from_following_it() -> None:
-    """It had removed the third, which nobody else has heard: each member stands by the voters of its own log."""
+    """The leader alone had removed the third one; each replica uses the voters of its own log."""
     members, standing, order = led_by_first(), STANDING, list[int]()
     said(silent(1, end=200, voters=2), silent(2), silent(3, end=101), members=members)
     for _ in range(2):
@@ -98,7 +98,7 @@ def test_voters_that_a_cut_off_leader_alone_names_keep_nobody_from_following_it(
 
 
 def test_whom_a_cut_off_leader_alone_has_removed_may_be_asked_for() -> None:
-    """It is ahead of the one that stood, and by both their logs it is a voter."""
+    """It is ahead of the candidate, and a voter by both logs."""
     members, standing = led_by_first(), Standing(Proposal(2, SECOND), 2, since_s=0.0)
     steps_back = silent(2, epoch=2, suggested=THIRD, suggested_above=2)
     said(silent(1, end=200, voters=2), steps_back, silent(3, epoch=2, end=101), members=members)
@@ -106,7 +106,7 @@ def test_whom_a_cut_off_leader_alone_has_removed_may_be_asked_for() -> None:
 
 
 def test_who_votes_by_the_last_word_and_not_by_its_own_log_is_not_proposed() -> None:
-    """The leader alone has made it a voter: it would not stand, and of the two before only who led leads by itself."""
+    """Only the leader's log names it as a voter, and of the two earlier voters only the last leader is proposed."""
     members = Members(lease_s=3.0)
     said(report(1, voters=2, is_leading=True), report(2, voters=2), members=members)
     said(silent(1, voters=3, end=200), silent(2, voters=2), silent(3, voters=2), members=members)
@@ -114,7 +114,7 @@ def test_who_votes_by_the_last_word_and_not_by_its_own_log_is_not_proposed() -> 
 
 
 def test_a_leader_that_its_own_majority_hears_is_not_disturbed_by_an_old_log() -> None:
-    """Two of five hear nobody, and one of them does not know yet that they are more than three."""
+    """Two of five miss the leader, and one of them does not know yet that there are more than three."""
     members = Members(lease_s=3.0)
     said(*(report(number, voters=5, is_leading=number == 1) for number in (1, 2, 4, 5)), members=members)
     said(silent(2, voters=5), silent(3, voters=3, end=50), members=members)
@@ -122,7 +122,7 @@ def test_a_leader_that_its_own_majority_hears_is_not_disturbed_by_an_old_log() -
 
 
 def test_a_leader_that_is_gone_hears_no_leader_either() -> None:
-    """Its lease is over, it left, or it started anew: one more that misses it is a majority of three."""
+    """Its lease expired, it left, or it restarted: one other replica that misses it completes the majority."""
     members = led_by_first()
     said(report(1, is_leaving=True), members=members)
     assert wanted(said(report(2), members=members), STANDING) is None
@@ -133,7 +133,7 @@ def test_a_leader_that_is_gone_hears_no_leader_either() -> None:
 
 
 def test_a_leader_that_only_this_name_server_does_not_hear_is_not_gone() -> None:
-    """One follower hears nobody either, as behind the same broken line; the other one hears the leader."""
+    """One follower misses it too, as behind the same network failure; the other one receives its heartbeats."""
     members = led_by_first()
     members.expire(3.0)
     said(report(2), silent(3), now_s=3.0, members=members)
@@ -142,7 +142,7 @@ def test_a_leader_that_only_this_name_server_does_not_hear_is_not_gone() -> None
 
 
 def test_a_minority_is_not_proposed() -> None:
-    """Two of five that hear nobody cannot win; neither can one of three whose leader is gone."""
+    """Two of five without a leader cannot win; neither can one of three whose leader has stopped."""
     members = Members(lease_s=3.0)
     assert wanted(said(silent(4, voters=5), silent(5, voters=5), members=members), Standing()) is None
     members = led_by_first()
@@ -151,7 +151,7 @@ def test_a_minority_is_not_proposed() -> None:
 
 
 def test_a_proposal_gets_time() -> None:
-    """What was said before does not count against it; after its time another one has a turn, then the first again."""
+    """Older reports do not count against it; after its time another replica has a turn, then the first again."""
     members = Members(lease_s=30.0)
     standing = Standing(Proposal(1, FIRST), 1, since_s=10.0)
     reports = [silent(number, tail_epoch=0) for number in (1, 2, 3)]
@@ -162,9 +162,9 @@ def test_a_proposal_gets_time() -> None:
 
 
 def test_everybody_has_a_turn_before_anybody_has_a_second() -> None:
-    """Two of five that hear each other alone may have the longest logs: the other three are a majority.
+    """Two of five that reach only each other may have the longest logs; the other three are a majority.
 
-    When somebody has led, it begins anew.
+    After a replica has led, the turns start again.
     """
     members, standing, order = Members(lease_s=30.0), STANDING, list[int]()
     silent_ones = [silent(number, voters=5, end=200 if number < 3 else 100) for number in (1, 2, 3, 4, 5)]
@@ -183,7 +183,7 @@ def test_everybody_has_a_turn_before_anybody_has_a_second() -> None:
 
 
 def test_each_proposal_that_failed_gives_the_next_one_more_time() -> None:
-    """Disks that take long to write a promise down would be asked for the next one for ever before they had."""
+    """Otherwise replicas with slow disks would always get the next request before they have stored their vote."""
     standing = Standing()
     for epoch, patience_s in ((4, 1.5), (5, 1.5), (6, 3.0), (7, 6.0), (8, 6.0), (5000, 6.0)):
         standing = standing.with_stored(Proposal(epoch, FIRST), now_s=10.0)
@@ -199,7 +199,7 @@ def test_each_proposal_that_failed_gives_the_next_one_more_time() -> None:
 
 
 def test_a_proposal_that_cannot_win_gets_no_time() -> None:
-    """Its member is gone, or somebody has promised a later epoch: the next one is above that."""
+    """Its replica stopped, or another one has voted in a later epoch: the next epoch is above that."""
     standing = Standing(Proposal(4, FIRST), 4, since_s=0.0)
     assert wanted(said(silent(2), silent(3)), standing) == Proposal(5, SECOND)
     lifted = said(silent(1), silent(2, epoch=9), silent(3))
@@ -207,7 +207,7 @@ def test_a_proposal_that_cannot_win_gets_no_time() -> None:
 
 
 def test_a_restored_database_lifts_the_next_proposal() -> None:
-    """Epochs that members or this name server know of are never proposed again, whatever is stored."""
+    """Epochs that replicas or this name server have seen are never proposed again, whatever is stored."""
     assert wanted(said(silent(1, epoch=7), silent(2), silent(3)), Standing(None, 0)) == Proposal(8, FIRST)
     remembered = Standing(Proposal(20, FIRST), 20, since_s=-100.0).with_stored(Proposal(3, SECOND), 0.0)
     assert (remembered.proposal, remembered.stored_epoch) == (Proposal(20, FIRST), 3)
@@ -215,7 +215,7 @@ def test_a_restored_database_lifts_the_next_proposal() -> None:
 
 
 def test_whom_a_member_asks_for_is_proposed_once() -> None:
-    """A hand-over or a step back names its successor; an epoch above what was asked answers it."""
+    """A leader or a candidate names its successor; a proposal with an epoch above the request answers it."""
     members = led_by_first()
     said(report(1, suggested=SECOND, suggested_above=1), members=members)
     assert wanted(members.sets["e"], STANDING) == Proposal(2, SECOND)
@@ -228,9 +228,9 @@ def test_whom_a_member_asks_for_is_proposed_once() -> None:
 
 
 def test_who_was_overtaken_waits_for_whom_the_others_have_promised() -> None:
-    """It asks to be proposed above the epoch of another, which may be writing its promise down: they would take turns.
+    """It requests an epoch above that of another replica, which may still be storing its vote, so they could alternate.
 
-    A leader that goes on, while one of the others has promised that epoch, is proposed when the time of that is over.
+    A leader that continues, while another replica has voted in that epoch, is proposed after that replica's time.
     """
     standing = Standing(Proposal(4, THIRD), 4, since_s=10.0)
     for asking in (silent(2, epoch=3), report(2, epoch=3, is_leading=True)):
@@ -239,12 +239,12 @@ def test_who_was_overtaken_waits_for_whom_the_others_have_promised() -> None:
             members = Members(lease_s=30.0)
             said(report(1, is_leading=True, epoch=3), members=members)
             assert wanted(said(asks, report(3, epoch=4), now_s=now_s, members=members), standing) == then
-            above = dataclasses.replace(asks, suggested_above=9)  # by one that no name server hears
+            above = dataclasses.replace(asks, suggested_above=9)  # the epoch of a replica that does not report here
             assert wanted(said(above, now_s=now_s, members=members), standing) == Proposal(10, SECOND)
 
 
 def test_who_was_overtaken_asks_in_vain_when_the_other_one_has_led() -> None:
-    """It may be cut off from that leader, and tell it for long: neither that one nor its successor is disturbed."""
+    """It may be cut off from that leader and repeat the request for long; neither leader nor successor is disturbed."""
     standing = Standing(Proposal(4, THIRD), 4, since_s=-100.0)
     asks = silent(1, epoch=3, suggested=FIRST, suggested_above=4)
     members = Members(lease_s=3.0)
@@ -255,7 +255,7 @@ def test_who_was_overtaken_asks_in_vain_when_the_other_one_has_led() -> None:
 
 
 def test_a_successor_that_stands_is_not_proposed_above_itself() -> None:
-    """Who hands over may report first, and has promised by then: one that leads would lose its reign again."""
+    """The former leader may report first, and has voted by then; a proposal would end the successor's term."""
     members = led_by_first()
     said(report(1, epoch=2, suggested=SECOND, suggested_above=1), members=members)
     assert wanted(members.sets["e"], STANDING) is None
@@ -263,7 +263,7 @@ def test_a_successor_that_stands_is_not_proposed_above_itself() -> None:
 
 @pytest.mark.parametrize("more", [{"is_electable": False}, {"role": "SLAVE"}, {"is_leaving": True}])
 def test_who_cannot_or_must_not_lead_is_not_proposed(more: dict[str, object]) -> None:
-    """Neither because it has the most, nor because somebody asks for it."""
+    """Neither for its longer log, nor because a leader requests it."""
     members = led_by_first()
     said(report(1, is_leaving=True), silent(2), silent(3, end=200, **more), members=members)
     assert wanted(members.sets["e"], STANDING) in (None, Proposal(2, SECOND))
@@ -273,13 +273,13 @@ def test_who_cannot_or_must_not_lead_is_not_proposed(more: dict[str, object]) ->
 
 
 def test_a_damaged_disk_has_no_say_in_who_votes() -> None:
-    """It tells how far it once was, and its log may end before the frame that replaced a disk (members, seed 102).
+    """It reports the longest end of its log, and its log may end before the frame that replaced a disk (seed 102).
 
-    Its voters named the old disk of the third member, so only the second was proposed, again and again, and could not
-    win: nobody led any more, though a majority was whole.
+    Its voters named the old disk of the third replica, so that only the second was proposed, repeatedly, and could not
+    win. There was no leader, although a majority was intact.
     """
     before = (*ids(1, 2), MemberId(3, "emptied"))
-    for owed in (100, 150):  # as far as the best of the others, and farther
+    for owed in (100, 150):  # the end of the best other log, and a larger one
         members = led_by_first()
         damaged = silent(1, voters=before, is_electable=False, end=owed)
         said(damaged, silent(2, end=90), silent(3, end=100), members=members)
@@ -287,7 +287,7 @@ def test_a_damaged_disk_has_no_say_in_who_votes() -> None:
 
 
 def test_two_members_take_nothing_over() -> None:
-    """The one that led leads again when it is back; the other never does by itself, though it has more."""
+    """The last leader is proposed when it reports again; the other one never is, although its log is longer."""
     first = FIRST
     standing = Standing(Proposal(3, first), 3, since_s=-100.0)
     both = said(silent(1, voters=2, epoch=3), silent(2, voters=2, epoch=3, end=200))
@@ -301,31 +301,31 @@ def test_two_members_take_nothing_over() -> None:
 
 
 def test_one_member_needs_nobody() -> None:
-    """A sole voter leads by itself, and no database is asked."""
+    """A sole voter becomes leader without a proposal, and no database is read."""
     assert wanted(said(silent(1, voters=1)), Standing()) is None
 
 
 def test_learners_neither_count_nor_lead() -> None:
-    """Only voters miss a leader, and only they are proposed."""
+    """Only voters can miss a leader, and only they are proposed."""
     learner = silent(4, end=500, tail_epoch=1)
     assert wanted(said(report(1, is_leading=True), report(2), silent(3), learner), STANDING) is None
     assert wanted(said(silent(1), silent(2), silent(3), learner), STANDING) == Proposal(2, SECOND)
 
 
 def test_an_operator_elects_where_nobody_proposes() -> None:
-    """Of two members the one that has all, by its number."""
+    """Of two replicas the one with the complete log, by its number."""
     members = said(silent(1, voters=2), silent(2, voters=2, role="SLAVE", end=200))
     assert elected(members, Standing(Proposal(3, FIRST), 3), 2) == Proposal(4, SECOND)
 
 
 def test_an_operator_elects_beside_a_damaged_disk_that_once_had_more() -> None:
-    """Two whole disks of three can agree; whoever was told to elect the damaged one could not."""
+    """Two intact disks of three can agree; the damaged one could not be elected."""
     members = said(silent(1, is_electable=False, end=101), silent(2), silent(3, end=90))
     assert elected(members, Standing(), 2) == Proposal(2, SECOND)
 
 
 def test_of_two_disks_with_one_number_the_one_that_is_there_is_elected() -> None:
-    """The other one was lost, and is not removed yet: nobody could start it first."""
+    """The other disk was lost and is not removed yet, so it cannot be started first."""
     voters = (*ids(1, 2), MemberId(3, "lost"), THIRD)
     members = said(*(silent(number, voters=voters) for number in (1, 2, 3)))
     assert elected(members, Standing(), 3) == Proposal(2, THIRD)
@@ -334,23 +334,23 @@ def test_of_two_disks_with_one_number_the_one_that_is_there_is_elected() -> None
 @pytest.mark.parametrize(
     ("members", "number", "words"),
     [
-        ((report(1, is_leading=True), report(2), report(3)), 2, "hand over instead"),
-        ((silent(1), silent(2, is_electable=False)), 2, "cannot lead"),
+        ((report(1, is_leading=True), report(2), report(3)), 2, "transfer leadership instead"),
+        ((silent(1), silent(2, is_electable=False)), 2, "cannot become leader"),
         ((silent(1), silent(2)), 3, "start it first"),
         ((silent(1),), 1, "start one of 2, 3"),
-        ((silent(1), silent(2, end=101)), 1, "elect member 2"),
-        ((silent(1, is_electable=False, end=101), silent(2)), 2, "1 of 3 voters can agree to member 2.*one of 3"),
+        ((silent(1), silent(2, end=101)), 1, "elect replica 2"),
+        ((silent(1, is_electable=False, end=101), silent(2)), 2, "1 of 3 voters can vote for replica 2.*one of 3"),
         ((silent(1), *(silent(n, is_electable=False, end=101) for n in (2, 3))), 1, "1 of 3 voters .*elect --lose"),
     ],
 )
 def test_an_election_that_cannot_be_says_why(members: tuple[MemberReport, ...], number: int, words: str) -> None:
-    """Nothing is proposed, and the operator reads what to do instead."""
+    """Nothing is proposed, and the error names the remedy."""
     with pytest.raises(Conflict, match=words):
         elected(said(*members), STANDING, number)
 
 
 def test_an_election_of_nobody() -> None:
-    """A number or a disk that no voter has is not found."""
+    """A number or a disk of no voter is not found."""
     with pytest.raises(NotFound, match="give one of 1, 2, 3"):
         elected(said(silent(1), silent(2)), STANDING, 4)
     with pytest.raises(NotFound):
@@ -358,6 +358,6 @@ def test_an_election_of_nobody() -> None:
 
 
 def test_tails_compare_by_epoch_first() -> None:
-    """A short log of a later epoch is ahead of a long one of an earlier."""
+    """A short log of a later epoch is ahead of a long one of an earlier epoch."""
     assert LogTail(2, 1) > LogTail(1, 999)
     assert MemberId(1, "a") != MemberId(1, "b")

@@ -1,4 +1,4 @@
-"""What may be created and changed of a topic."""
+"""Creation and changes of topics."""
 
 import dataclasses
 from typing import Any
@@ -25,7 +25,7 @@ ALIVE = {"b": True, "a": True}
 def made(
     asked: NewTopic, existing: Topic | None = None, enodes: dict[str, bool] | None = None, count: int = 0
 ) -> Topic:
-    """The topic that a request gives."""
+    """The topic that a request creates."""
     return create(
         completed(asked),
         existing,
@@ -38,7 +38,7 @@ def made(
 
 
 def test_defaults_are_four_queues_on_every_living_enode() -> None:
-    """A request with nothing but a name gives 4 queues, read and write, on all that live, sorted."""
+    """A request with only a name creates 4 queues, read and write, on all live enodes, sorted."""
     topic = made(NewTopic("t"), enodes={**ALIVE, "dead": False})
     assert topic == Topic("t", 9, 3, Permission.READ_WRITE, (Placement("a", 4, 4), Placement("b", 4, 4)), 7)
 
@@ -63,7 +63,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_wrong_wish_is_invalid_by_field(what: str) -> None:
-    """Each wrong value is refused with its field and what is expected."""
+    """Each wrong value is refused with its field and the expected values."""
     fields, field = WRONG[what]
     with pytest.raises(Invalid) as caught:
         completed(NewTopic(**{"name": "t", **fields}))
@@ -74,22 +74,22 @@ def test_wrong_wish_is_invalid_by_field(what: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "enodes", "kind", "words"),
     [
-        (NewTopic("t"), {}, Conflict, "no enode is alive; start one"),
-        (NewTopic("t"), {"a": False}, Conflict, "no enode is alive; start one"),
-        (NewTopic("t", enodes=("c",)), ALIVE, NotFound, "alive are: a, b"),
+        (NewTopic("t"), {}, Conflict, "no enode is alive. Start one"),
+        (NewTopic("t"), {"a": False}, Conflict, "no enode is alive. Start one"),
+        (NewTopic("t", enodes=("c",)), ALIVE, NotFound, "Live enodes: a, b"),
         (NewTopic("t", enodes=("a",)), {"a": False, "b": True}, Conflict, "is not alive; start it"),
     ],
 )
 def test_topic_needs_enodes_that_live(
     asked: NewTopic, enodes: dict[str, bool], kind: type[OrtooError], words: str
 ) -> None:
-    """Where a topic cannot be placed, the refusal names who lives and what to do."""
+    """If a topic cannot be placed, the error names the live enodes and the remedy."""
     with pytest.raises(kind, match=words):
         made(asked, enodes=enodes)
 
 
 def test_equal_wish_gives_the_existing_topic() -> None:
-    """Creating twice is creating once, also when enodes have come or gone since."""
+    """A repeated creation returns the same topic, also when enodes have registered or left since."""
     topic = made(NewTopic("t", 8))
     assert made(NewTopic("t", 8, 8, Permission.READ_WRITE), topic) is topic
     assert made(NewTopic("t", 8, enodes=("b", "a")), topic, enodes={}) is topic
@@ -106,20 +106,20 @@ def test_equal_wish_gives_the_existing_topic() -> None:
     ],
 )
 def test_other_wish_for_an_existing_name_is_refused(asked: NewTopic, field: str) -> None:
-    """A different topic under the same name is AlreadyExists and says in what it differs."""
+    """Another topic with the same name is AlreadyExists, and the error names the difference."""
     with pytest.raises(AlreadyExists, match="UpdateTopic") as caught:
         made(asked, made(NewTopic("t", 8)))
     assert caught.value.field == field
 
 
 def test_number_of_topics_is_limited() -> None:
-    """The limit refuses new topics and says what to do."""
+    """The limit refuses new topics, and the error names the remedy."""
     with pytest.raises(Overloaded, match="delete"):
         made(NewTopic("t"), count=TOPICS_MAX)
 
 
 def test_change_adds_queues_and_enodes() -> None:
-    """Queues grow on all enodes, an added enode gets as many, and the version is new."""
+    """All enodes get more queues, an added enode gets as many, and the version is new."""
     topic = made(NewTopic("t", 4, enodes=("a",)))
     changed = change(TopicChange("t", 8, add_enodes=("a", "b")), topic, ALIVE, version=5)
     assert changed.placements == (Placement("a", 8, 4), Placement("b", 8, 4))
@@ -127,22 +127,22 @@ def test_change_adds_queues_and_enodes() -> None:
 
 
 def test_change_to_what_is_there_changes_nothing() -> None:
-    """The same topic comes back, with its version."""
+    """The same topic is returned, with its version."""
     topic = made(NewTopic("t", 4))
     assert change(TopicChange("t", 4, permission=Permission.READ_WRITE), topic, ALIVE, version=5) is topic
 
 
 def test_write_queues_may_shrink_and_read_queues_may_not() -> None:
-    """Write queues drain; read queues hold messages."""
+    """Write queues can be drained; read queues hold messages."""
     topic = made(NewTopic("t", 4))
     assert change(TopicChange("t", 0, 2), topic, ALIVE, version=5).write_queue_count == 2
-    with pytest.raises(Invalid, match="lower write_queue_count instead") as caught:
+    with pytest.raises(Invalid, match="Instead lower write_queue_count") as caught:
         change(TopicChange("t", 3), topic, ALIVE, version=5)
     assert caught.value.field == "read_queue_count"
 
 
 def test_change_of_an_unknown_topic_or_enode_is_not_found() -> None:
-    """Both are named."""
+    """The error names both."""
     with pytest.raises(NotFound, match="create it"):
         change(TopicChange("t"), None, ALIVE, version=1)
     with pytest.raises(NotFound) as caught:
@@ -151,7 +151,7 @@ def test_change_of_an_unknown_topic_or_enode_is_not_found() -> None:
 
 
 def test_the_order_for_producers_is_checked_against_the_queues_after_the_change() -> None:
-    """E-027: queues added by the same change count, and an order outlives changes of other things."""
+    """E-027: queues added by the same change count, and an order is kept when other settings change."""
     topic = made(NewTopic("t", 2))
     order = (PublishPlace("b", 4), PublishPlace("a", 1))
     with pytest.raises(Invalid, match="1 to 2"):

@@ -1,4 +1,4 @@
-"""What a name server tells members of its proposals."""
+"""The proposals that a name server returns to replicas."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _, SECOND = ids(1, 2)
 
 
 async def test_a_proposal_is_offered_only_while_it_may_win() -> None:
-    """A member that alone misses its leader weeks later must not depose it by what was proposed once."""
+    """A replica that alone misses its leader weeks later must not depose it with an old proposal."""
     clock, stored = VirtualClock(), ProposalRow()
     elections = Elections(stored, lambda members: None, lease_s=3.0, shared=False, clock=clock)  # type: ignore[arg-type]
 
@@ -33,7 +33,7 @@ async def test_a_proposal_is_offered_only_while_it_may_win() -> None:
 
 
 async def test_a_proposal_that_has_won_is_offered_no_more() -> None:
-    """Who led by it, and handed over within its time, would stand against its successor."""
+    """A leader that transferred its leadership within its time would compete with its successor."""
     elections = Elections(ProposalRow(), lambda members: None, lease_s=3.0, shared=False, clock=VirtualClock())  # type: ignore[arg-type]
     for number in (1, 3):
         await elections.report(report(number, epoch=1, is_leader_silent=True))
@@ -48,7 +48,7 @@ async def test_a_proposal_that_has_won_is_offered_no_more() -> None:
 
 
 async def test_a_set_that_is_founded_anew_inherits_no_failed_turns() -> None:
-    """What the set before it failed at gives nobody of this one more time, though it may have the same disks."""
+    """Failed proposals of the previous set give this one no additional time, even with the same disks."""
     clock, stored = VirtualClock(), ProposalRow()
     elections = Elections(stored, lambda members: None, lease_s=3.0, shared=False, clock=clock)  # type: ignore[arg-type]
     for incarnation, set_id in enumerate(("set", "another"), 1):

@@ -1,4 +1,4 @@
-"""Watchers sleep until there is news, and cost a bounded amount."""
+"""Watchers wait for changes, and their cost is limited."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ def news(name: str) -> RouteChange:
 
 
 async def test_slow_watcher_gets_everything_anew() -> None:
-    """One that fell behind by more than is kept gets a snapshot instead of what it missed."""
+    """A watcher that fell behind the kept changes gets a snapshot instead."""
     watches = Watches(Routes(Contents(0), changes_kept=2), watchers_max=10)
     slow = watches.follow()
     assert (await anext(slow)).snapshot
@@ -31,7 +31,7 @@ async def test_slow_watcher_gets_everything_anew() -> None:
 
 
 async def test_number_of_watchers_is_limited_and_given_back() -> None:
-    """One too many is refused; when another ends there is room."""
+    """A watcher above the limit is refused until another one ends."""
     watches = Watches(Routes(Contents(0)), watchers_max=1)
     first = watches.follow()
     await anext(first)
@@ -42,7 +42,7 @@ async def test_number_of_watchers_is_limited_and_given_back() -> None:
 
 
 async def test_end_lets_waiting_watchers_finish() -> None:
-    """A stop does not wait for those who wait."""
+    """A shutdown does not wait for idle watchers."""
     watches = Watches(Routes(Contents(0)), watchers_max=1)
     watcher = watches.follow()
     await anext(watcher)

@@ -15,7 +15,7 @@ def topic(name: str, version: int = 1, permission: Permission = Permission.READ_
 
 
 def test_a_snapshot_replaces_and_a_change_adds() -> None:
-    """Each change names the topics that are different now."""
+    """Each change names the changed topics."""
     directory = Directory()
     assert directory.apply(RouteChange(5, True, (topic("a"), topic("b")), groups=(Group("g"),))) == {"a", "b"}
     assert directory.apply(RouteChange(6, False, (topic("c"),), deleted_topics=("a",))) == {"a", "c"}
@@ -26,7 +26,7 @@ def test_a_snapshot_replaces_and_a_change_adds() -> None:
 
 
 def test_a_name_server_that_is_behind_takes_nothing_away() -> None:
-    """A snapshot older than a topic says nothing about it (E-026)."""
+    """A snapshot older than a topic does not affect it (E-026)."""
     directory = Directory()
     directory.apply(RouteChange(9, True, (topic("old", 3), topic("changed", 8), topic("new", 9))))
     assert directory.apply(RouteChange(7, True, (topic("changed", 2),))) == {"old"}
@@ -34,7 +34,7 @@ def test_a_name_server_that_is_behind_takes_nothing_away() -> None:
 
 
 def test_enodes_outlive_a_snapshot_without_them() -> None:
-    """A name server that was restarted knows no leases yet; addresses are kept, as dead."""
+    """A restarted name server has no leases yet; addresses are kept, as not alive."""
     directory = Directory()
     directory.apply(RouteChange(1, True, enodes=(EnodeEntry("e1", "h:1", "s", alive=True),)))
     directory.apply(RouteChange(2, True))
@@ -44,7 +44,7 @@ def test_enodes_outlive_a_snapshot_without_them() -> None:
 
 
 def test_a_topic_that_was_asked_for_does_not_go_back() -> None:
-    """What the watch brought later wins over an older answer."""
+    """Later data of the watch wins over an older answer."""
     directory = Directory()
     directory.apply(RouteChange(5, True, (topic("a", 5),)))
     assert not directory.learn_topic(topic("a", 4))
@@ -59,7 +59,7 @@ def test_unknown_topic_says_what_to_do() -> None:
 
 
 def test_queues_are_sorted_by_enode_and_id() -> None:
-    """Everybody sees the same order, whatever order placements come in."""
+    """All callers see the same order, for any order of placements."""
     assert [(q.enode, q.queue_id) for q in topic("a").write_queues()] == [("e1", 0), ("e1", 1), ("e2", 0), ("e2", 1)]
 
 
@@ -73,7 +73,7 @@ def test_queues_are_sorted_by_enode_and_id() -> None:
     ],
 )
 def test_a_queue_that_takes_no_messages_is_refused_by_field(permission: Permission, queue: Queue, field: str) -> None:
-    """Permission, enode and range are told apart."""
+    """Permission, enode and range have different errors."""
     with pytest.raises(Invalid) as refused:
         check_writable(topic("a", permission=permission), queue)
     assert refused.value.field == field
@@ -89,7 +89,7 @@ def test_draining_queues_can_still_be_read() -> None:
 
 
 def test_the_queues_for_producers_are_made_once_for_a_version() -> None:
-    """B-084: no list of 1,024 queues is built and sorted for each send; another version has its own."""
+    """No list of 1,024 queues is built and sorted for each send; another version has its own."""
     one = dataclasses.replace(topic("t"), placements=(Placement("b", 1, 512), Placement("a", 1, 512)))
     assert one.write_queues() is dataclasses.replace(one).write_queues()
     assert list(one.write_queues()) == sorted(one.write_queues())

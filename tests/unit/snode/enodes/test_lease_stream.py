@@ -1,4 +1,4 @@
-"""Pops and settlements over one stream: what goes wrong for one of them costs the others no more than by calls."""
+"""Pops and settlements over one stream: a failure of one affects the others no more than with separate calls."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ PART = LeasePart(0, 1, ((0, 1),))
 
 
 class Member(EnodeServiceServicer):
-    """An enode whose pops wait until the test has them answered, and whose settlements are answered if it says so."""
+    """An enode whose pops wait until the test answers them; it answers settlements if the test sets it."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -32,10 +32,10 @@ class Member(EnodeServiceServicer):
         self.settles = True
         self.streams = 0
         self.there = asyncio.Event()
-        """Set when the messages are there that pops wait for."""
+        """Set when the messages for the waiting pops are there."""
 
     async def Lease(self, requests: AsyncIterator[pb.LeaseRequest], context: Any) -> AsyncIterator[Any]:
-        """Answer in the order of the requests that are to be answered."""
+        """Answer in the order of the requests to be answered."""
         self.streams += 1
         if self.moved is not None:
             raise self.moved
@@ -54,13 +54,13 @@ class Member(EnodeServiceServicer):
 
 
 class Older(EnodeServiceServicer):
-    """An enode of a version that knows no Lease."""
+    """An enode of a version without Lease."""
 
     def __init__(self) -> None:
         self.address = ""
 
     async def PopQueues(self, request: pb.PopQueuesRequest, context: Any) -> pb.PopQueuesResponse:
-        """Nothing was there."""
+        """No messages."""
         return pb.PopQueuesResponse(blocked="seen")
 
     async def SettlePopped(self, request: pb.SettlePoppedRequest, context: Any) -> pb.SettlePoppedResponse:
@@ -70,7 +70,7 @@ class Older(EnodeServiceServicer):
 
 @contextlib.asynccontextmanager
 async def served(*members: Any, timeout_s: float = 10.0) -> AsyncIterator[tuple[GrpcLinks, Channels]]:
-    """A process for each, and links of a snode."""
+    """One process for each server, and links of a snode."""
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(asyncio.timeout(60))
         for member in members:
@@ -92,23 +92,23 @@ async def served(*members: Any, timeout_s: float = 10.0) -> AsyncIterator[tuple[
 
 
 def popping(link: GrpcEnodeLink, wait_ms: int = 30_000) -> "asyncio.Future[list[Any]]":
-    """A pop under way."""
+    """A pop in progress."""
     return asyncio.gather(*[link.pop(PopWish(1, "g", (0,), 1, 60_000, 0, wait_ms))])
 
 
 def settling(link: GrpcEnodeLink) -> "asyncio.Future[list[Any]]":
-    """An acknowledgement under way."""
+    """An ack in progress."""
     return asyncio.gather(*[link.settle(1, "g", [PART], Finish())])
 
 
 async def until(done: Any) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     while not done():
         await SystemClock().sleep(0.002)
 
 
 async def test_what_a_member_did_not_read_before_it_said_who_leads_is_asked_there() -> None:
-    """Of many requests sent at once those too that were not even written when the stream was refused."""
+    """Of many requests sent at once, those too that were not even written when the stream was refused."""
     first, second = Member(), Member()
     async with served(first, second) as (links, _):
         link = links.to("e", first.address, 1)
@@ -118,7 +118,7 @@ async def test_what_a_member_did_not_read_before_it_said_who_leads_is_asked_ther
 
 
 async def test_a_settlement_that_takes_too_long_fails_no_pop_that_waits() -> None:
-    """Each request has its own time."""
+    """Each request has its own timeout."""
     member = Member()
     async with served(member, timeout_s=2.0) as (links, _):
         link = links.to("e", member.address)
@@ -136,7 +136,7 @@ async def test_a_settlement_that_takes_too_long_fails_no_pop_that_waits() -> Non
 
 
 async def test_a_channel_that_is_closed_fails_what_waits_at_once() -> None:
-    """As it is when certificates were renewed twice; the next request goes out on another."""
+    """As when certificates were renewed twice; the next request uses another channel."""
     member = Member()
     async with served(member) as (links, channels):
         link = links.to("e", member.address)
@@ -149,7 +149,7 @@ async def test_a_channel_that_is_closed_fails_what_waits_at_once() -> None:
 
 
 async def test_an_enode_of_an_older_version_is_asked_by_calls() -> None:
-    """Roles of two versions work side by side, whichever was restarted first."""
+    """Roles of two versions work together, in any order of restarts."""
     older = Older()
     async with served(older) as (links, _):
         link = links.to("e", older.address)
@@ -159,7 +159,7 @@ async def test_an_enode_of_an_older_version_is_asked_by_calls() -> None:
 
 
 async def test_a_link_that_is_broken_off_takes_no_request() -> None:
-    """Whoever still has it hears so, and does not wait for ever."""
+    """Its users get an error, and do not wait for ever."""
     member = Member()
     async with served(member) as (links, _):
         link = links.to("e", member.address)
@@ -167,5 +167,5 @@ async def test_a_link_that_is_broken_off_takes_no_request() -> None:
         link.close()
         link.break_off()
         async with asyncio.timeout(5):
-            with pytest.raises(Unavailable, match="went away before"):
+            with pytest.raises(Unavailable, match="disconnected before"):
                 await settling(link)

@@ -1,4 +1,4 @@
-"""A leader that moves: what it did not take goes to the next one in order, what it may have taken is unknown."""
+"""A change of leader: requests that were not taken go to the next one in order, others have an unknown outcome."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ Verdict = Callable[[int], Moved | None]
 
 
 class Member(EnodeServiceServicer):
-    """A process that takes appends, or says that it does not lead; the test says which."""
+    """A process that takes appends, or reports that it does not lead, as the test sets it."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -37,7 +37,7 @@ class Member(EnodeServiceServicer):
         self.answers.set()
 
     async def Append(self, requests: AsyncIterator[enode_pb2.AppendRequest], context: Any) -> AsyncIterator[Any]:
-        """Answer each as `moved` says at that time, as soon as answers may go."""
+        """Answer each as `moved` is set at that time, as soon as answers may go."""
         async for request in requests:
             self.asked += 1
             await self.answers.wait()
@@ -48,19 +48,19 @@ class Member(EnodeServiceServicer):
                 yield enode_pb2.AppendResponse(request_id=request.request_id, failure=failure_of(self.moved))
 
     async def Attach(self, requests: AsyncIterator[enode_pb2.AttachRequest], context: Any) -> AsyncIterator[Any]:
-        """Say nothing, for ever."""
+        """Never answer."""
         self.asked += 1
         await asyncio.get_running_loop().create_future()
         yield
 
     async def WatchHalves(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """The same."""
+        """Never answer."""
         self.asked += 1
         await asyncio.get_running_loop().create_future()
         yield
 
     async def DescribeQueues(self, request: enode_pb2.DescribeQueuesRequest, context: Any) -> Any:
-        """Answer with one queue, or that another leads."""
+        """Answer with one queue, or that another replica leads."""
         self.asked += 1
         await self.answers.wait()
         if self.moved is not None:
@@ -93,13 +93,13 @@ async def two_members(timeout_s: float = 10.0) -> AsyncIterator[tuple[GrpcLinks,
 
 
 async def until(done: Callable[[], bool]) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     while not done():
         await SystemClock().sleep(0.002)
 
 
 async def test_what_was_not_taken_is_stored_by_the_next_leader_in_order() -> None:
-    """All of many appends succeed, and each queue's go in the order of the calls, later ones behind."""
+    """All of many appends succeed, and each queue's are in the order of the calls, later ones last."""
     async with two_members() as (links, first, second):
         link = links.to("e", first.address, 1)
         assert await link.append(1, 0, BATCH)
@@ -124,7 +124,7 @@ STAYS: list[Callable[[GrpcEnodeLink], Coroutine[Any, Any, None]]] = [
 async def test_who_stays_with_a_leader_that_hangs_leaves_it_when_another_one_leads(
     stay: Callable[[GrpcEnodeLink], Coroutine[Any, Any, None]],
 ) -> None:
-    """Or the next leader would take the snode for gone, and free its locks, until the connection counts as broken."""
+    """Otherwise the next leader would assume the snode is gone, and free its locks, until the connection breaks."""
     async with two_members() as (links, first, second), Background("staying") as background:
         staying = background.asked("stay", stay(links.to("e", first.address, 1)))
         await until(lambda: first.asked > 0)
@@ -136,7 +136,7 @@ async def test_who_stays_with_a_leader_that_hangs_leaves_it_when_another_one_lea
 
 
 async def test_later_appends_wait_behind_what_is_held() -> None:
-    """While nobody is known to lead, a new append does not overtake; news of the leader set all free."""
+    """While no leader is known, a new append does not overtake; a known leader releases all."""
     async with two_members() as (links, first, second):
         link = links.to("e", first.address, 1)
         first.moved = Moved(epoch=2)
@@ -167,7 +167,7 @@ async def test_a_newer_epoch_makes_what_is_on_its_way_unknown_at_once() -> None:
 
 
 async def test_the_same_leader_in_a_newer_epoch_is_another_one() -> None:
-    """It may have lost what it had not committed, so what was sent to its former reign is unknown."""
+    """It may have lost uncommitted data, so requests to its former term have an unknown outcome."""
     async with two_members() as (links, first, _):
         first.answers.clear()
         sent = links.to("e", first.address, 1).append(1, 1, BATCH)
@@ -180,7 +180,7 @@ async def test_the_same_leader_in_a_newer_epoch_is_another_one() -> None:
 
 
 async def test_news_of_a_former_leader_are_old() -> None:
-    """A name server that is behind leads nobody back while the newer leader is connected."""
+    """An outdated name server does not lead back while the newer leader is connected."""
     async with two_members() as (links, first, second):
         newer = links.to("e", second.address, 2)
         await newer.append(1, 1, BATCH)
@@ -189,7 +189,7 @@ async def test_news_of_a_former_leader_are_old() -> None:
 
 
 async def test_calls_are_asked_again_where_the_enode_is_led() -> None:
-    """By the address that the former leader gives, or by what another request is told meanwhile."""
+    """By the address that the former leader gives, or that another request learns meanwhile."""
     async with two_members() as (links, first, second):
         link = links.to("e", first.address, 1)
         first.moved = Moved(leader_address=second.address, epoch=2)
@@ -202,7 +202,7 @@ async def test_calls_are_asked_again_where_the_enode_is_led() -> None:
 
 
 async def test_without_a_leader_requests_fail_when_their_time_is_over() -> None:
-    """They say that nothing was stored, so a client may send the same elsewhere."""
+    """Their error says that nothing was stored, so a client may send the same elsewhere."""
     async with two_members(timeout_s=0.3) as (links, first, _):
         first.moved = Moved("nobody leads", epoch=2)
         link = links.to("e", first.address, 1)
@@ -213,7 +213,7 @@ async def test_without_a_leader_requests_fail_when_their_time_is_over() -> None:
 
 
 async def test_what_never_reached_a_dead_leader_waits_for_the_next_one() -> None:
-    """Nobody listens where the enode was led; what could not be sent is no error when another one leads in time."""
+    """The former leader is down; unsent requests succeed if another one leads in time."""
     async with two_members() as (links, _, second):
         link = links.to("e", "127.0.0.1:1", 1)
         sent = [link.append(1, number, BATCH) for number in range(3)]

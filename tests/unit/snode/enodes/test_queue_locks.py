@@ -1,4 +1,4 @@
-"""Locks as push sessions take them: together, patiently, and given back for certain."""
+"""Locks of push sessions: batched, waited for, and reliably released."""
 
 import asyncio
 import contextlib
@@ -23,14 +23,14 @@ from tests.unit.snode.fake_enode import FakeEnode
 
 
 class CountingEnode(FakeEnode):
-    """An enode that writes down how it is asked, and is away as often as the test says."""
+    """An enode that records requests, and is unreachable as often as the test sets it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[int] = []
         self.given_back: list[int] = []
         self.away = 0
-        """How often releases are not answered."""
+        """Number of releases that are not answered."""
         self.is_away = False
 
     async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
@@ -48,13 +48,13 @@ class CountingEnode(FakeEnode):
 
 
 def wish(queue_id: int, owner: str, session: str = "", *, resume: bool = False) -> LockRequest:
-    """A wish for a lock of group g."""
+    """A request for a lock of group g."""
     return LockRequest("g", 77, queue_id, owner, session or owner, resume)
 
 
 @contextlib.asynccontextmanager
 async def locks() -> AsyncIterator[tuple[QueueLocks, CountingEnode, Background]]:
-    """Locks over an enode that is there."""
+    """Locks over a reachable enode."""
     enode = CountingEnode()
     async with asyncio.timeout(20), Background("test") as background:
         shared: Any = (Metrics(), SystemClock(), Randomness(1), MemoryBudget())
@@ -72,7 +72,7 @@ async def test_wishes_of_one_moment_go_in_one_request() -> None:
 
 
 async def test_who_waits_goes_on_when_the_lock_is_free() -> None:
-    """The news of a free lock wakes whoever was refused; news of others does not."""
+    """The report of a free lock wakes its waiters; reports of others do not."""
     async with locks() as (them, enode, background):
         assert await them.hold("e", wish(0, "a")) == 1
         waiting = background.spawn("hold", them.hold("e", wish(0, "b")))
@@ -88,7 +88,7 @@ async def test_who_waits_goes_on_when_the_lock_is_free() -> None:
 
 
 async def test_what_is_given_back_is_given_back_however_long_the_enode_is_away() -> None:
-    """A release is tried until it is answered, and goes before what is asked for meanwhile."""
+    """A release is retried until it is answered, and goes before later requests."""
     async with locks() as (them, enode, _):
         await them.hold("e", wish(0, "a"))
         enode.away = 2
@@ -100,7 +100,7 @@ async def test_what_is_given_back_is_given_back_however_long_the_enode_is_away()
 
 
 async def test_a_lock_that_is_taken_again_while_its_release_is_tried_on_stays_with_its_session() -> None:
-    """Otherwise the release would free it later, and somebody else get it beside its owner."""
+    """Otherwise the release would free it later, and another session could get it beside its owner."""
     async with locks() as (them, enode, _):
         assert await them.hold("e", wish(0, "a")) == 1
         enode.away = 2
@@ -111,7 +111,7 @@ async def test_a_lock_that_is_taken_again_while_its_release_is_tried_on_stays_wi
 
 
 async def test_who_asks_waits_for_no_release_but_of_the_same_lock() -> None:
-    """Others may give back without end, or an enode be away that a release has to reach."""
+    """Even if others release without end, or a release cannot reach its enode."""
     async with locks() as (them, enode, _):
         given_back, numbers = enode.release_locks, itertools.count(1)
 
@@ -133,7 +133,7 @@ async def test_who_asks_waits_for_no_release_but_of_the_same_lock() -> None:
 
 
 async def test_a_session_does_not_take_its_lock_back_from_its_successor() -> None:
-    """Who had the lock and was fenced hears that a newer session of the same client has it."""
+    """A fenced session is told that a newer session of the same client has the lock."""
     async with locks() as (them, _, _background):
         assert await them.hold("e", wish(0, "a", "old")) == 1
         assert await them.hold("e", wish(0, "a", "new")) == 2

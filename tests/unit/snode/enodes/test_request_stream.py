@@ -24,7 +24,7 @@ class FakeCall:
         self.answers: asyncio.Queue[Any] = asyncio.Queue()
         self.cancelled = False
         self.status: grpc.StatusCode | None = None
-        """How the far side has ended it, if it has."""
+        """The status with which the far side has ended it, if it has."""
         self.reached = True
         """Whether there is a far side."""
 
@@ -40,19 +40,19 @@ class FakeCall:
         await self.written.put(request)
 
     async def read(self) -> Any:
-        """Give what the test answers."""
+        """Return the answers of the test."""
         return await self.answers.get()
 
     async def code(self) -> grpc.StatusCode:
-        """How it ended."""
+        """The status."""
         return self.status or grpc.StatusCode.UNAVAILABLE
 
     async def details(self) -> str:
-        """Why."""
+        """The details."""
         return "gone"
 
     def cancel(self) -> None:
-        """Break off."""
+        """Cancel."""
         self.cancelled = True
 
     async def answer(self, offset: int) -> None:
@@ -96,7 +96,7 @@ def stream_to(far: Far, clock: VirtualClock, bytes_max: int = 100, *, answers_al
 
 
 async def test_answers_find_their_requests() -> None:
-    """Answers in another order, and errors, reach who asked; the call is opened once."""
+    """Answers in another order, and errors, reach their callers; the call is opened once."""
     far, clock = Far(), VirtualClock()
     stream = stream_to(far, clock)
     async with asyncio.timeout(10), Background("test") as background:
@@ -119,7 +119,7 @@ async def test_answers_find_their_requests() -> None:
 
 
 async def test_a_broken_call_fails_everything_at_once_and_the_next_request_opens_another() -> None:
-    """What is in flight becomes Unavailable and names the enode; later requests work."""
+    """Requests in flight become Unavailable and name the enode; later requests work."""
     far, clock = Far(), VirtualClock()
     stream = stream_to(far, clock)
     async with asyncio.timeout(10), Background("test") as background:
@@ -140,7 +140,7 @@ async def test_a_broken_call_fails_everything_at_once_and_the_next_request_opens
 
 @pytest.mark.parametrize("in_good_order", [True, False])
 async def test_what_a_peer_has_not_taken_is_told_apart(in_good_order: bool) -> None:
-    """G11: after an end in good order what has no answer is not stored, after any other nobody knows; answers count."""
+    """G11: after a graceful end unanswered requests are not stored, after any other the outcome is unknown."""
     far, clock = Far(), VirtualClock()
     stream = stream_to(far, clock, answers_all_it_took=True)
     async with asyncio.timeout(10), Background("test") as background:
@@ -165,7 +165,7 @@ async def test_what_a_peer_has_not_taken_is_told_apart(in_good_order: bool) -> N
 
 
 async def test_what_was_meant_for_a_peer_that_is_not_there_was_never_sent() -> None:
-    """G11: a connection that is refused leaves no doubt."""
+    """G11: a refused connection leaves no ambiguous outcome."""
     far, clock = Far(), VirtualClock()
     far.reached = False
     stream = stream_to(far, clock)
@@ -202,7 +202,7 @@ async def test_silence_is_an_error_after_the_limit() -> None:
 
 
 async def test_bytes_in_flight_are_bounded() -> None:
-    """E-248: beyond the bound a request is Overloaded at once; one that is alone always goes."""
+    """E-248: beyond the bound a request is Overloaded at once, but a single one always goes."""
     far, clock = Far(), VirtualClock()
     stream = stream_to(far, clock)
     async with asyncio.timeout(10), Background("test") as background:
@@ -218,7 +218,7 @@ async def test_bytes_in_flight_are_bounded() -> None:
 
 
 async def test_a_late_request_fails_alone_while_the_peer_answers_others() -> None:
-    """B-005: a deadline is one request's; the call breaks only when nothing at all is heard."""
+    """A deadline is for one request; the call breaks only if the peer is silent."""
     far, clock = Far(), VirtualClock()
     stream = stream_to(far, clock)
     async with asyncio.timeout(10), Background("test") as background:
@@ -242,7 +242,7 @@ async def test_a_late_request_fails_alone_while_the_peer_answers_others() -> Non
 
 
 async def test_an_idle_stream_wakes_nobody() -> None:
-    """While no answer is due there is no timer; the next request has its deadline all the same."""
+    """While no answer is due there is no timer; the next request still has its deadline."""
     far, clock = Far(), VirtualClock()
     stream = stream_to(far, clock)
     async with asyncio.timeout(10), Background("test") as background:

@@ -1,4 +1,4 @@
-"""Shares of queues."""
+"""Assignments of queues."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def wanting(wanted: dict[str, set[str]], **how: Any) -> dict[str, Member]:
     counts=st.fixed_dictionaries({topic: st.integers(0, 20) for topic in ("t", "u", "v")}),
 )
 def test_every_queue_has_exactly_one_owner(wanted: dict[str, set[str]], counts: dict[str, int]) -> None:
-    """Whatever the members want, each queue of a wanted topic is given once, to one who wants it (E-125)."""
+    """For any members, each queue of a subscribed topic is assigned once, to a subscriber (E-125)."""
     given_to = assign(wanting(wanted), {topic: queues(count, topic) for topic, count in counts.items()})
     owned = [queue for share in given_to.values() for queue in share]
     assert len(owned) == len(set(owned))
@@ -41,7 +41,7 @@ def test_every_queue_has_exactly_one_owner(wanted: dict[str, set[str]], counts: 
 
 
 def test_the_order_of_inputs_does_not_matter() -> None:
-    """Two snodes that hear of members and queues in another order share out alike."""
+    """Two snodes that learn of members and queues in different orders assign alike."""
     wanted = wanting({"b": {"t"}, "a": {"t"}, "c": {"t"}})
     forward = assign(wanted, {"t": queues(7)})
     backward = assign(dict(reversed(wanted.items())), {"t": queues(7)[::-1]})
@@ -49,7 +49,7 @@ def test_the_order_of_inputs_does_not_matter() -> None:
 
 
 def test_who_does_not_receive_gets_nothing_and_broadcast_members_get_all() -> None:
-    """Registered members without an open push session take no part; a broadcast member leaves the others' shares."""
+    """Registered members without an open push session get no queues; a broadcast member does not affect the others."""
     members = {
         **wanting({"a": {"t"}, "b": {"t"}}),
         **wanting({"c": {"t"}}, active=False),
@@ -64,7 +64,7 @@ def test_who_does_not_receive_gets_nothing_and_broadcast_members_get_all() -> No
 
 
 def test_the_first_members_strategy_counts_and_config_takes_what_it_names() -> None:
-    """E-122, E-124: members who disagree still share out alike, by the strategy of the first by client id."""
+    """E-122, E-124: members with different strategies still assign alike, by that of the first client id."""
     circle = {**wanting({"a": {"t"}}, strategy=AllocationStrategy.CIRCLE), **wanting({"b": {"t"}})}
     assert [q.queue_id for q in assign(circle, {"t": queues(4)})["a"]] == [0, 2]
     config = wanting({"a": {"t"}}, strategy=AllocationStrategy.CONFIG, configured=(queues(4)[3], Queue("t", "x", 9)))

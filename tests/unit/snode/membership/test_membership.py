@@ -13,7 +13,7 @@ def member(name: str, *topics: str) -> Member:
 
 
 async def test_generations_grow_even_within_a_millisecond() -> None:
-    """Joins, leaves and an empty group that fills again never take the number back."""
+    """Joins, leaves and an empty group that fills again never decrease the number."""
     membership = Membership(VirtualClock())
     seen = []
     membership.on_change = lambda group: seen.append(membership.generation(group))
@@ -27,7 +27,7 @@ async def test_generations_grow_even_within_a_millisecond() -> None:
 
 
 async def test_saying_the_same_again_changes_nothing() -> None:
-    """A member that joins again unchanged, or leaves twice, is not news (E-047)."""
+    """A member that joins again unchanged, or leaves twice, causes no notification (E-047)."""
     membership = Membership(VirtualClock())
     changes: list[str] = []
     membership.on_change = changes.append
@@ -42,7 +42,7 @@ async def test_saying_the_same_again_changes_nothing() -> None:
 
 
 async def test_groups_do_not_know_each_other() -> None:
-    """A change in one group is told for that group only."""
+    """A change in one group notifies only for that group."""
     membership = Membership(VirtualClock())
     changes: list[str] = []
     membership.join("g", member("a"))
@@ -53,7 +53,7 @@ async def test_groups_do_not_know_each_other() -> None:
 
 
 async def test_a_client_id_belongs_to_its_newest_session() -> None:
-    """A session that connects again takes the place of the old one, which cannot take it away any more."""
+    """A session that connects again replaces the old one, which can no longer remove it."""
     membership = Membership(VirtualClock())
     membership.join("g", member("a"))
     membership.join("g", dataclasses.replace(member("a"), session_id="second"))

@@ -1,4 +1,4 @@
-"""Membership over several snodes, as decisions: whose word counts."""
+"""Membership over several snodes, as decisions: which record counts."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ def names(membership: SharedMembership) -> dict[str, str]:
 
 
 def test_own_members_count_at_once_and_others_as_they_are_heard() -> None:
-    """E-060: a view is its own members and the others' as the store says."""
+    """E-060: a view has the own members and the others' by the store."""
     here = SharedMembership("here", VirtualClock())
     here.join("g", member("a", "here"))
     assert here.unsaid == {("g", "a"): member("a", "here")}
@@ -31,7 +31,7 @@ def test_own_members_count_at_once_and_others_as_they_are_heard() -> None:
 
 
 def test_the_last_word_about_a_client_counts_and_late_news_does_not() -> None:
-    """A session elsewhere replaces the one here when the store heard of it later, and only then."""
+    """A session elsewhere replaces the one here if the store got it later, and only then."""
     here = SharedMembership("here", VirtualClock())
     here.join("g", member("a", "here"))
     here.heard(("g", "a"), 3, member("a", "there"))
@@ -46,7 +46,7 @@ def test_the_last_word_about_a_client_counts_and_late_news_does_not() -> None:
 
 
 def test_who_was_taken_for_dead_says_itself_again() -> None:
-    """When others removed this snode's members from the store, they are said again; ours that have left are not."""
+    """If others removed this snode's members from the store, they are written again; those that left are not."""
     here = SharedMembership("here", VirtualClock())
     here.join("g", member("a", "here"))
     here.said(("g", "a"), member("a", "here"), 1)
@@ -58,7 +58,7 @@ def test_who_was_taken_for_dead_says_itself_again() -> None:
 
 
 def test_members_of_a_dead_snode_are_found_and_dropped() -> None:
-    """Only those of incarnations that nobody hears any more."""
+    """Only those of incarnations without heartbeats."""
     here = SharedMembership("here", VirtualClock())
     for name, incarnation in (("a", "there"), ("b", "gone")):
         here.heard(("g", name), 1, member(name, incarnation))
@@ -69,7 +69,7 @@ def test_members_of_a_dead_snode_are_found_and_dropped() -> None:
 
 
 def test_a_full_reading_takes_away_what_is_not_in_it() -> None:
-    """What others no longer say is gone after it; our own stay."""
+    """Members of others that it lacks are removed; own ones stay."""
     here = SharedMembership("here", VirtualClock())
     here.join("g", member("a", "here"))
     here.heard(("g", "b"), 1, member("b", "there"))
@@ -79,7 +79,7 @@ def test_a_full_reading_takes_away_what_is_not_in_it() -> None:
 
 
 def test_a_reading_without_our_own_has_them_said_again() -> None:
-    """B-080: a store that was emptied and counts anew is told our members, and believed about the others'."""
+    """A store that was emptied and counts from 0 gets our members again, and counts for the others'."""
     here = SharedMembership("here", VirtualClock())
     here.join("g", member("a", "here"))
     here.said(("g", "a"), member("a", "here"), 900)
@@ -91,7 +91,7 @@ def test_a_reading_without_our_own_has_them_said_again() -> None:
 
 
 def test_what_was_heard_during_a_reading_is_newer_than_it() -> None:
-    """B-080: a reading that began before somebody came does not take them away."""
+    """A read that began before a member joined does not remove it."""
     here = SharedMembership("here", VirtualClock())
     before = here.numbers()
     here.heard(("g", "b"), 5, member("b", "there"))
@@ -100,13 +100,13 @@ def test_what_was_heard_during_a_reading_is_newer_than_it() -> None:
 
 
 def test_a_member_survives_its_text() -> None:
-    """What is written for other snodes is read back equal."""
+    """The text for other snodes is decoded to an equal member."""
     one = dataclasses.replace(member("a", "here"), room="r", rooms=("x", "y"), since_ms=5, broadcast=True)
     assert decoded(one.encoded()) == one
 
 
 def test_a_group_without_members_is_forgotten() -> None:
-    """Groups come and go under ever new names: of one that nobody is in any more nothing stays, not even its number."""
+    """Groups come and go with ever new names. Nothing of an empty one stays, not even its number."""
     here = SharedMembership("here", VirtualClock())
     here.join("g", member("a", "here"))
     here.heard(("g", "b"), 1, member("b", "there"))

@@ -1,4 +1,4 @@
-"""What a snode says to the shared store, what it believes of it, and whom it tells."""
+"""The records of a snode for the shared store, those it accepts from it, and the notified groups."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ A, B = ("g", "a"), ("g", "b")
 
 
 class Watched(SharedMembership):
-    """A membership of the snode "here" that notes which groups its listener was told of."""
+    """A membership of the snode "here" that records the groups of which its listener was notified."""
 
     def __init__(self) -> None:
         super().__init__("here", VirtualClock())
@@ -34,7 +34,7 @@ def member(name: str, incarnation: str = "here", session: str = "") -> Member:
 
 
 def test_a_join_is_told_and_said_once() -> None:
-    """The listener hears the group, the store is to hear the member; the same member again is no news."""
+    """The listener is notified, the store gets the member; the same member again changes nothing."""
     here = Watched()
     assert here.generation("g") == 0
     here.join("g", member("a"))
@@ -58,7 +58,7 @@ def test_a_join_takes_the_place_that_another_snode_had() -> None:
 
 
 def test_a_departure_names_its_session_and_leaves_the_others() -> None:
-    """Only the session that has the place can leave it; the store is told which session is gone, until it knows."""
+    """Only the session that has the place can leave it; the store is sent the session that left, until it has it."""
     here = Watched()
     for name in ("a", "b"):
         here.join("g", member(name))
@@ -79,7 +79,7 @@ def test_a_departure_names_its_session_and_leaves_the_others() -> None:
 
 
 def test_all_snodes_list_the_groups_of_a_client_alike() -> None:
-    """However they came to hear of them: operators read that list."""
+    """In any order of arrival, because operators read that list."""
     here, there = Watched(), SharedMembership("there", VirtualClock())
     for number, group in enumerate("bca", 1):
         here.join(group, member("x"))
@@ -88,14 +88,14 @@ def test_all_snodes_list_the_groups_of_a_client_alike() -> None:
 
 
 def test_members_are_put_together_by_changes_and_not_by_questions() -> None:
-    """Between two changes every question has the same answer, without work."""
+    """Between two changes every query has the same answer, without work."""
     here = Watched()
     here.join("g", member("a"))
     assert here.members("g") is here.members("g")
 
 
 def test_an_older_answer_does_not_end_a_newer_word() -> None:
-    """What the store took counts for that word alone, and its highest number is kept."""
+    """An acceptance counts for that record alone, and its highest number is stored."""
     here = Watched()
     here.join("g", member("a"))
     here.join("g", member("a", session="newer"))
@@ -109,7 +109,7 @@ def test_an_older_answer_does_not_end_a_newer_word() -> None:
 
 
 def test_a_number_that_is_known_is_no_news() -> None:
-    """The same word twice changes nothing, and nobody is told of it."""
+    """The same record twice changes nothing, and notifies no listener."""
     here = Watched()
     here.heard(A, 5, member("a", "there"))
     here.heard(A, 5, member("a", "elsewhere"))
@@ -123,7 +123,7 @@ def test_a_number_that_is_known_is_no_news() -> None:
 
 
 def test_our_own_word_comes_back_and_means_nothing() -> None:
-    """A member of ours that the store tells of is ours while it is here, and is taken back when it is not."""
+    """An own member in the store stays ours while it is here, and is removed from the store when it is not."""
     here = Watched()
     here.join("g", member("a"))
     here.said(A, member("a"), 1)
@@ -134,7 +134,7 @@ def test_our_own_word_comes_back_and_means_nothing() -> None:
 
 
 def test_a_reading_says_what_the_store_has_lost_and_no_more() -> None:
-    """B-080: own members that it has as they are, or heard of since, or is told anyway, are not said again."""
+    """Own members that the store has, that changed since, or that are pending anyway are not written again."""
     here = Watched()
     for name in ("same", "lost", "other", "newer", "saying"):
         here.join("g", member(name))
@@ -152,7 +152,7 @@ def test_a_reading_says_what_the_store_has_lost_and_no_more() -> None:
 
 
 def test_a_reading_takes_others_away_by_name_and_tells_their_group() -> None:
-    """Whoever is not in it is gone, with its number; so that its next word counts whatever number it has."""
+    """Members that it lacks are removed, with their numbers, so that their next record counts with any number."""
     here = Watched()
     here.heard(A, 7, member("a", "there"))
     here.told.clear()
@@ -163,7 +163,7 @@ def test_a_reading_takes_others_away_by_name_and_tells_their_group() -> None:
 
 
 def test_a_reading_is_older_than_what_was_heard_meanwhile() -> None:
-    """B-080: a word that came since the reading began stands against it."""
+    """A record received since the read began counts more."""
     here = Watched()
     here.heard(A, 1, member("a", "there"))
     before = here.numbers()
@@ -175,7 +175,7 @@ def test_a_reading_is_older_than_what_was_heard_meanwhile() -> None:
 
 
 def test_a_dead_snodes_member_is_dropped_by_its_session() -> None:
-    """Another session of the same client stays; a group that nobody knows is no error."""
+    """Another session of the same client stays; an unknown group is no error."""
     here = Watched()
     here.heard(A, 1, member("a", "gone"))
     here.told.clear()
@@ -204,14 +204,14 @@ def test_generations_follow_the_clock_and_never_stand_still() -> None:
 
 
 def test_the_text_of_a_member_is_read_by_all_snodes() -> None:
-    """Without a user older ones read it too; a newer format is refused by name; nothing in it is longer than needed."""
+    """Without a user older snodes read it too; a newer format is refused by name. It is as short as possible."""
     assert '"user"' not in member("a").encoded()
     one = dataclasses.replace(member("a"), user="u", strategy=AllocationStrategy.CONFIG)
     assert '"user":"u"' in one.encoded()
     assert " " not in member("a", session="s").encoded()
     assert decoded(one.encoded()) == one
     for text in ('{"client_id":"a"}', one.encoded().replace('"format":1', '"format":2')):
-        with pytest.raises(Unsupported, match=r"^a member of a group was written by a newer snode: upgrade this one$"):
+        with pytest.raises(Unsupported, match=r"^a member of a group was written by a newer snode; upgrade this one$"):
             decoded(text)
 
 
@@ -246,7 +246,7 @@ def test_a_member_is_slow_beyond_both_limits(newest: int, acknowledged: int | No
 
 
 def test_a_topic_without_queues_gives_nobody_any() -> None:
-    """Also to those that listen to everything."""
+    """Also to members that subscribe to everything."""
     loud = dataclasses.replace(member("l"), subscriptions=(Subscription("none"),), broadcast=True)
     one = dataclasses.replace(member("a"), subscriptions=(Subscription("none"),))
     assert assign({"l": loud, "a": one}, {}) == {"l": [], "a": []}

@@ -1,4 +1,4 @@
-"""Totals of what went through a snode."""
+"""Totals of the traffic through a snode."""
 
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.text import chunks
@@ -7,7 +7,7 @@ from ortoo.snode.observe.traffic import Traffic
 
 
 def test_totals_of_what_does_not_exist_any_more_are_dropped() -> None:
-    """Topics come and go: each kind of total would keep a series of every one there ever was."""
+    """Topics come and go; otherwise each kind of total would keep a series for every former topic."""
     traffic, metrics = Traffic(), Metrics()
     traffic.register(metrics, Directory())
     traffic.pushed("gone", "g", 3, 100)

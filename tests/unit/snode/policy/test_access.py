@@ -1,4 +1,4 @@
-"""What users may do, and that every method asks for something."""
+"""The rights of users, and that every method needs some."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ SERVICES = [
 
 
 def topic(name: str, grant: Grant) -> Need:
-    """Something that is asked of a topic."""
+    """A right on a topic."""
     return Need(Resource.TOPIC, name, grant)
 
 
@@ -57,7 +57,7 @@ def topic(name: str, grant: Grant) -> Need:
     ],
 )
 def test_the_exact_name_counts_then_the_longest_beginning(need: Need, *, allowed: bool) -> None:
-    """E-247: and what is named nowhere is denied; an admin may everything, an unknown user nothing."""
+    """E-247: names without a rule are denied, an admin has all rights, an unknown user none."""
     rules = access_rules_of(RULES)
     rules.check("ann", [need])
     with pytest.raises(Forbidden):
@@ -70,7 +70,7 @@ def test_the_exact_name_counts_then_the_longest_beginning(need: Need, *, allowed
 
 
 def test_some_addresses_need_not_sign() -> None:
-    """E-247: networks of both kinds; what is no address is trusted by nobody."""
+    """Networks of both kinds are trusted, a malformed address is not (E-247)."""
     rules = access_rules_of(RULES)
     assert [rules.trusts(peer) for peer in ("10.1.2.3:80", "[::1]:80", "10.2.0.1:80", "unix:", "")] == [
         True, True, False, False, False,
@@ -87,13 +87,13 @@ def test_some_addresses_need_not_sign() -> None:
     ],
 )  # fmt: skip
 def test_wrong_files_are_refused(text: str) -> None:
-    """Nothing is guessed where rights are concerned, and an empty file is a wrong one."""
+    """No right is guessed, and an empty file is wrong."""
     with pytest.raises(Invalid):
         access_rules_of(text)
 
 
 def test_every_method_has_needs_or_is_an_admins() -> None:
-    """E-247: a new method without a row is an admin's until it has one."""
+    """E-247: a new method without a row needs an admin."""
     methods = {
         f"{service.name}/{name}": method for service in SERVICES for name, method in service.methods_by_name.items()
     }
@@ -117,6 +117,6 @@ QUEUE = topic_pb2.Queue(topic="t", enode="e", queue_id=0)
     ],
 )  # fmt: skip
 def test_consuming_asks_for_group_and_topic(method: str, request_: Any) -> None:
-    """E-247: whichever way is taken."""
+    """E-247: by each of the methods."""
     asked = set(needs_of(f"ConsumerService/{method}", request_, str))
     assert asked == {Need(Resource.GROUP, "g", Grant.SUB), topic("t", Grant.SUB)}

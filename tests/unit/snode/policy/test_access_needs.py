@@ -1,4 +1,4 @@
-"""What each method asks for, row by row; names stand for what they are, so that no two can be confused."""
+"""The rights that each method needs, row by row; names show their kind, so that no two can be confused."""
 
 from typing import Any
 
@@ -38,12 +38,12 @@ SCALED = scaler.ScaledObjectRef(scalerMetadata={"group": "g", "topic": "t"})
 
 
 def topic(name: str, grant: Grant) -> Need:
-    """Something of a topic."""
+    """A right on a topic."""
     return Need(Resource.TOPIC, name, grant)
 
 
 def group(name: str = "g", grant: Grant = SUB) -> Need:
-    """Something of a group."""
+    """A right on a group."""
     return Need(Resource.GROUP, name, grant)
 
 
@@ -213,12 +213,12 @@ SCALING = {"ExternalScaler/StreamIsActive"}
 
 @pytest.mark.parametrize(("method", "request_", "needs"), ROWS)
 def test_a_method_asks_for_what_its_request_touches(method: str, request_: Any, needs: list[Need]) -> None:
-    """G16: for everything that it names, and for each with the grant that it takes."""
+    """G16: for everything that it names, each with the right grant."""
     assert list(needs_of(method, request_, name_of)) == needs
 
 
 def test_methods_that_ask_alike_share_a_rule_and_all_others_are_an_admins() -> None:
-    """E-247: a method that is put into another row shows here."""
+    """E-247: a method that moves to another row shows here."""
     alike = (
         ("ConsumerService/Pull", CONSUMING),
         ("MessagingService/AckMessage", NAMING),
@@ -244,7 +244,7 @@ def test_methods_that_ask_alike_share_a_rule_and_all_others_are_an_admins() -> N
     ],
 )  # fmt: skip
 def test_a_handle_that_is_none_is_refused_by_name(method: str, request_: Any, field: str) -> None:
-    """One of another kind is none."""
+    """A handle of another kind is malformed too."""
     with pytest.raises(Invalid) as refused:
         list(needs_of(method, request_, name_of))
     assert refused.value.field == field

@@ -1,4 +1,4 @@
-"""A file of rules, word for word, and what a name is granted, against a model that tries all rules."""
+"""A file of rules, text by text, and the rights of names, against a model that tries all rules."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ USER = "[[user]]\naccess_key = 'a'\n"
 def test_the_rule_that_says_most_about_a_name_decides(
     topics: dict[str, Grant], groups: dict[str, Grant], name: str, grant: Grant
 ) -> None:
-    """Letter by letter from the whole name down to nothing; topics and groups each by their own."""
+    """From the full name letter by letter down to nothing; topics and groups separately."""
     user = UserRules(topics=topics, groups=groups)
 
     def granted(rules: dict[str, Grant]) -> Grant:
@@ -55,7 +55,7 @@ def test_the_rule_that_says_most_about_a_name_decides(
 
 
 def test_a_file_says_who_may_what() -> None:
-    """Everything that can be in one."""
+    """All fields of a file."""
     rules = access_rules_of(
         """
         trusted_addresses = ["10.1.0.0/16", "::1"]
@@ -78,7 +78,7 @@ def test_a_file_says_who_may_what() -> None:
 
 
 def test_addresses_are_compared_without_their_ports() -> None:
-    """Nobody is trusted where none is named, nor what is no address."""
+    """Without trusted addresses none is trusted, and a malformed address never is."""
     assert not AccessRules({}).trusts("10.1.0.1:80")
     rules = access_rules_of("trusted_addresses = ['10.1.0.0/16', 'fe80::/10']\n" + USER)
     peers = ("10.1.255.1:80", "[fe80::1]:80", "10.2.0.1:80", "[::1]:80", "unix:", "10.1.0.1", "")
@@ -88,7 +88,7 @@ def test_addresses_are_compared_without_their_ports() -> None:
 @pytest.mark.parametrize(
     ("need", "field", "words"),
     [
-        (ADMIN, "access", "user shop is no admin; an admin may do this"),
+        (ADMIN, "access", "user shop is not an admin; only admins may do this"),
         (Need(Resource.TOPIC, "t", Grant.PUB), "topic", "user shop has no PUB for topic 't'; an operator may grant it"),
         (
             Need(Resource.GROUP, "g", Grant.PUB | Grant.SUB),
@@ -98,7 +98,7 @@ def test_addresses_are_compared_without_their_ports() -> None:
     ],
 )
 def test_who_is_refused_hears_what_is_missing_and_of_what(need: Need, field: str, words: str) -> None:
-    """And only that: what is granted before it does not help."""
+    """Only the missing right; the granted ones before it do not help."""
     rules = AccessRules({"shop": UserRules(topics={"mine": Grant.PUB})})
     mine = Need(Resource.TOPIC, "mine", Grant.PUB)
     rules.check("shop", [mine])
@@ -113,7 +113,7 @@ def test_who_is_refused_hears_what_is_missing_and_of_what(need: Need, field: str
     [
         ("[[user", "access_file", "this is not TOML: "),
         ("y = 1\nz = 1\n" + USER, "y", "'y' is unknown; give [[user]] tables and trusted_addresses"),
-        ("", "user", f"give 1 to {USERS_MAX} [[user]] tables, else nobody may do anything"),
+        ("", "user", f"give 1 to {USERS_MAX} [[user]] tables, otherwise no user has any right"),
         ("user = 1", "user", f"give 1 to {USERS_MAX} [[user]] tables"),
         ("user = []", "user", f"give 1 to {USERS_MAX} [[user]] tables"),
         (USER + "y = 1\nx = 1", "user[0]", "'x' is unknown; give access_key, admin, groups, topics"),
@@ -139,7 +139,7 @@ def test_who_is_refused_hears_what_is_missing_and_of_what(need: Need, field: str
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_refused_with_the_entry_and_the_cure(text: str, field: str, words: str) -> None:
-    """Nothing is guessed where rights are concerned."""
+    """No right is guessed."""
     with pytest.raises(Invalid) as refused:
         access_rules_of(text)
     assert refused.value.field == field
@@ -148,7 +148,7 @@ def test_a_wrong_file_is_refused_with_the_entry_and_the_cure(text: str, field: s
 
 
 def test_so_many_users_there_may_be() -> None:
-    """And not one more."""
+    """One more is refused."""
     users = [f"[[user]]\naccess_key = '{number}'" for number in range(USERS_MAX + 1)]
     assert len(access_rules_of("\n".join(users[:-1])).users) == USERS_MAX
     with pytest.raises(Invalid):
@@ -156,7 +156,7 @@ def test_so_many_users_there_may_be() -> None:
 
 
 def test_what_a_user_opened_is_the_users_and_an_admins() -> None:
-    """Without access control it is everybody's."""
+    """Without access control every client may use it."""
     ann, shop = Principal("ann"), Principal("shop", may_everything=False)
     assert PRINCIPAL.get() is ANYBODY
     assert ANYBODY.owns("shop")

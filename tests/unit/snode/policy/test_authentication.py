@@ -1,4 +1,4 @@
-"""Whose secret counts: believed for a while, longer while nobody can say another, and strangers cost nothing."""
+"""Caching of secrets: for a while, longer while no name server answers, and unknown keys cost nothing."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from ortoo.testing.time.virtual_clock import VirtualClock
 
 
 class Users:
-    """A name server that knows users, and counts who was asked for."""
+    """A name server with users, which counts the queries for each."""
 
     def __init__(self) -> None:
         self.secrets = {"ann": "s3cret"}
@@ -22,7 +22,7 @@ class Users:
         self.error: OrtooError | None = None
 
     async def secret_of(self, access_key: str) -> str:
-        """As the name server's."""
+        """The secret of a user."""
         self.asked.append(access_key)
         if self.error is not None:
             raise self.error
@@ -33,13 +33,13 @@ class Users:
 
 @pytest.fixture
 def users() -> Users:
-    """Ann alone."""
+    """Only Ann exists."""
     return Users()
 
 
 @pytest.fixture
 def clock() -> VirtualClock:
-    """Moved by hand."""
+    """Moved by the test."""
     return VirtualClock()
 
 
@@ -53,7 +53,7 @@ def authentication(users: Users, clock: VirtualClock) -> Authentication:
 async def test_who_was_known_goes_on_while_no_name_server_answers(
     error: OrtooError, users: Users, clock: VirtualClock, authentication: Authentication
 ) -> None:
-    """Sending and receiving outlive all name servers; who was never known is not let in, and news count at once."""
+    """A user without a cached secret is refused, and changes count at once."""
     assert await authentication.secret_of("ann") == "s3cret"
     users.error = error
     for _ in range(100):
@@ -71,7 +71,7 @@ async def test_who_was_known_goes_on_while_no_name_server_answers(
 async def test_a_user_who_is_gone_is_not_known_again(
     error: OrtooError, users: Users, clock: VirtualClock, authentication: Authentication
 ) -> None:
-    """What the name server said last counts while it is away."""
+    """The last answer of the name server counts while it is unreachable."""
     assert await authentication.secret_of("ann") == "s3cret"
     clock.advance(KNOWN_S)
     users.error = error
@@ -83,25 +83,25 @@ async def test_a_user_who_is_gone_is_not_known_again(
 
 
 class Refusing(NameServer):
-    """One that refuses the snode, as by another token than its own."""
+    """A name server that refuses the snode, for example for its token."""
 
     async def call(self, method: object, request: object, metadata: object = ()) -> Any:
-        """Not answered."""
+        """Refused."""
         raise Forbidden("users are for those with the token")
 
 
 async def test_a_snode_that_may_not_ask_takes_nobody_for_a_stranger(clock: VirtualClock) -> None:
-    """A token that is changed at the name server first says nothing of users."""
+    """A token that is changed at the name server first says nothing about users."""
     async with Channels() as channels:
         name_server = Refusing(NameServers("localhost:1"), channels)
-        with pytest.raises(Unavailable, match="tells this snode of no users"):
+        with pytest.raises(Unavailable, match="does not let this snode read users"):
             await Authentication(name_server, clock, Settings()).secret_of("ann")
 
 
 async def test_strangers_take_neither_room_nor_a_users_place(
     users: Users, clock: VirtualClock, authentication: Authentication
 ) -> None:
-    """However many names they try; one that no user can have is neither kept nor asked for."""
+    """With any number of names; a name that no user can have is neither cached nor queried."""
     assert await authentication.secret_of("ann") == "s3cret"
     assert await authentication.secret_of("x" * (ACCESS_KEY_LENGTH_MAX + 1)) == ""
     assert users.asked == ["ann"]

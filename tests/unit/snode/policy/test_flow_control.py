@@ -14,12 +14,12 @@ from ortoo.testing.time.virtual_clock import VirtualClock
 
 
 def call(method: str = "ProducerService/Publish", topic: str = "t", size_bytes: int = 100) -> Call:
-    """A request of so many bytes."""
+    """A request of this size."""
     return Call(method, SimpleNamespace(topic=topic, ByteSize=lambda: size_bytes), "peer")
 
 
 async def refused(flow: FlowControl, what: Call) -> int:
-    """0 if the call may go, else how long to wait, milliseconds."""
+    """0 if the call may go, else the time to wait, in milliseconds."""
     try:
         await flow.before(what)
     except Overloaded as error:
@@ -28,7 +28,7 @@ async def refused(flow: FlowControl, what: Call) -> int:
 
 
 async def test_so_many_requests_a_second_and_heartbeats_are_free() -> None:
-    """E-243: of ten a second the eleventh is refused with the time to wait; heartbeats are never counted."""
+    """E-243: of ten a second the eleventh is refused with the time to wait, but heartbeats are free."""
     clock = VirtualClock()
     flow = FlowControl(clock)
     flow.replace([FlowRule(FlowUnit.REQUESTS, 10, "ProducerService/Publish")])
@@ -42,7 +42,7 @@ async def test_so_many_requests_a_second_and_heartbeats_are_free() -> None:
 
 
 async def test_a_limit_on_everything_lets_through_who_takes_it_back() -> None:
-    """Else one that is too tight could be lifted by a restart alone."""
+    """Otherwise only a restart could remove a limit that is too low."""
     flow = FlowControl(VirtualClock())
     flow.replace([FlowRule(FlowUnit.REQUESTS, 0.001)])
     assert [await refused(flow, call()) > 0 for _ in range(2)] == [False, True]
@@ -50,7 +50,7 @@ async def test_a_limit_on_everything_lets_through_who_takes_it_back() -> None:
 
 
 async def test_bytes_a_second() -> None:
-    """E-244: with 5 KB a second the second 4 KB within one second is refused; one larger than the limit goes alone."""
+    """E-244: with 5 KB a second the second 4 KB within one second is refused. One larger than the limit goes alone."""
     clock = VirtualClock()
     flow = FlowControl(clock)
     flow.replace([FlowRule(FlowUnit.BYTES, 5000)])
@@ -65,7 +65,7 @@ async def test_bytes_a_second() -> None:
 
 
 async def test_limits_of_topics_and_of_everything_together() -> None:
-    """E-245: a topic's limit leaves others alone, the limit without names counts all."""
+    """E-245: a topic's limit does not affect others, the limit without names counts all."""
     flow = FlowControl(VirtualClock())
     flow.replace([FlowRule(FlowUnit.REQUESTS, 2, topic="slow"), FlowRule(FlowUnit.REQUESTS, 5)])
     answers = [await refused(flow, call(topic=topic)) > 0 for topic in ("slow", "slow", "slow", "t", "t", "t", "t")]
@@ -85,7 +85,7 @@ async def test_a_topics_limit_counts_who_names_it_by_a_queue(method: str) -> Non
 
 
 def test_a_stream_goes_on_when_its_limit_is_lifted() -> None:
-    """It waits for a turn that comes in a thousand seconds, and looks again before; the wait is counted once."""
+    """It waits for a turn in a thousand seconds, and checks again before; the wait is counted once."""
     clock = VirtualClock()
     flow = FlowControl(clock)
     batch = call("ProducerService/Produce")
@@ -106,7 +106,7 @@ def test_a_stream_goes_on_when_its_limit_is_lifted() -> None:
 
 
 async def test_streams_are_slowed_down_instead_of_refused() -> None:
-    """A batch beyond the limit waits for its turn; the producer notices only that it goes slower."""
+    """A batch beyond the limit waits for its turn; the producer is only slowed down."""
     clock = VirtualClock()
     flow = FlowControl(clock)
     flow.replace([FlowRule(FlowUnit.REQUESTS, 2)])
@@ -126,7 +126,7 @@ async def test_streams_are_slowed_down_instead_of_refused() -> None:
 
 
 def test_the_file_is_read_and_wrong_ones_are_named() -> None:
-    """Rules with defaults; a wrong unit, key, number or syntax says where."""
+    """Rules with defaults; the error for a wrong unit, key, number or syntax names the place."""
     text = '[[rule]]\nper_second = 5\n[[rule]]\nunit = "bytes"\nper_second = 1.5\nmethod = "A/B"\ntopic = "t"\n'
     assert rules_of(text) == [FlowRule(FlowUnit.REQUESTS, 5), FlowRule(FlowUnit.BYTES, 1.5, "A/B", "t")]
     assert rules_of("") == []
@@ -138,7 +138,7 @@ def test_the_file_is_read_and_wrong_ones_are_named() -> None:
 
 
 class Recorder:
-    """Writes down what it sees, and refuses if told to."""
+    """Records calls, and refuses if the test sets it."""
 
     def __init__(self, name: str, seen: list[str], error: Exception | None = None) -> None:
         self._name, self._seen, self._error = name, seen, error
@@ -156,7 +156,7 @@ class Recorder:
 
 
 async def test_interceptors_are_called_in_order_and_a_refusal_is_told_to_those_before() -> None:
-    """E-242: before in order; each before is followed by one after or one error; a refusal goes to the caller."""
+    """E-242: `before` in order, each followed by one `after` or one error. A refusal goes to the caller."""
     seen: list[str] = []
     chain = Chain([Recorder("a", seen), Recorder("b", seen)])
     await chain.before(call())

@@ -1,4 +1,4 @@
-"""What a stream has asked for, as long as it is open."""
+"""The rights that an open stream has needed so far."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -21,12 +21,12 @@ NAME_BYTES = 10_000
 
 
 def batch_for(number: int) -> producer_pb2.ProduceRequest:
-    """One for a topic with a long name, which nobody has looked at yet."""
+    """One for a topic with a long name, not checked before."""
     return producer_pb2.ProduceRequest(queue=topic_pb2.Queue(topic=f"{number}".zfill(NAME_BYTES)))
 
 
 async def test_what_a_stream_names_counts_in_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may send anywhere makes up names without end: the stream is refused when the memory is used up."""
+    """A user who may send anywhere can make up names without end. The stream is refused when memory is exhausted."""
     budget = MemoryBudget(64 << 20)
     share = budget.share("Produce")
     monkeypatch.setattr(access, "current_share", lambda: share)

@@ -1,4 +1,4 @@
-"""Dead letters that were sent again, beside those that were not."""
+"""Replayed dead letters beside others."""
 
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ QUEUE = Queue("t", "e", 0)
 
 
 class Stored:
-    """A batch of three letters, of which the second was not sent again."""
+    """A batch of three letters, of which the second was not replayed."""
 
     def to(self, enode: str) -> "Stored":
         """The enode."""
@@ -40,7 +40,7 @@ class Stored:
         yield 77, Selected(4, 7, 1, encode([Message(body) for body in (b"a", b"b", b"c")], now_ms=1), b"", 3)
 
     async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
-        """What would be sent."""
+        """The letters that would be replayed."""
         assert (wish.ranges, wish.dry_run) == (((4, 3),), True)
         return [(5, 1)]
 
@@ -49,7 +49,7 @@ class Stored:
 async def test_letters_that_are_not_asked_for_are_not_decoded(
     monkeypatch: pytest.MonkeyPatch, *, with_replayed: bool, rows: list[int]
 ) -> None:
-    """A topic may hold very many that were sent again long ago."""
+    """A topic may have very many letters that were replayed long ago."""
     decoded: list[int] = []
     message = RecordBatchView.message
 

@@ -1,4 +1,4 @@
-"""Acknowledgements of several consumers on their way to one enode."""
+"""Acks of several consumers to one enode."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ KEY = ("e", 77, "g")
 
 
 class SlowEnode(FakeEnode):
-    """Answers acknowledgements one after another, when told to."""
+    """Answers acks one after another, when the test lets it."""
 
     def __init__(self) -> None:
-        """Nothing came yet."""
+        """Start without requests."""
         super().__init__()
         self.requests: list[list[LeasePart]] = []
         self.came, self.go_on = asyncio.Event(), asyncio.Event()
         self.error: Exception | None = None
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
-        """Note the request; every lease with number 9 is over."""
+        """Record the request; every lease with number 9 is stale."""
         self.requests.append(list(parts))
         self.came.set()
         await self.go_on.wait()
@@ -41,7 +41,7 @@ def part(number: int, offset: int) -> list[LeasePart]:
 
 
 async def test_what_comes_while_a_request_is_under_way_makes_one_further_request() -> None:
-    """And each consumer hears which lease was over, so that nobody takes another's refusal for his own."""
+    """Each consumer gets the stale leases, so that none takes another's refusal for its own."""
     enode = SlowEnode()
     async with asyncio.timeout(10), Background("test") as background:
         batchers = FinishBatchers(enode.links(), background)
@@ -61,7 +61,7 @@ async def test_what_comes_while_a_request_is_under_way_makes_one_further_request
 
 
 async def test_a_failure_is_everybodys_and_the_next_request_is_a_new_one() -> None:
-    """Acknowledging again does no harm, so whoever hears it asks again."""
+    """Acks are idempotent, so the callers retry."""
     enode = SlowEnode()
     enode.error = Unavailable("away")
     enode.go_on.set()

@@ -1,4 +1,4 @@
-"""Telling enodes that nobody waits for a pop any more."""
+"""Cancellation of pops at enodes."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -19,11 +19,11 @@ WISH = PopWish(7, "g", (0, 1), 32, 30_000, 1 << 20, 20_000, "me", "a", request_i
 FOUND = [PoppedBatch(1, 5, 1, encode([Message(b"x")], now_ms=1), (8,), (1,))]
 GONE_BACK = (7, "g", [LeasePart(1, 5, ((8, 1),))], GiveBack(counts=False))
 LONGEST_PAUSE_S = 3.0
-"""Longer than there is between two words to an enode that is away."""
+"""Longer than the pause between two tries at an unreachable enode."""
 
 
 class Enode:
-    """One that is away for a while, or does not know how to call off."""
+    """An enode that is unreachable for a while, or does not support cancellation."""
 
     def __init__(
         self,
@@ -38,26 +38,26 @@ class Enode:
         self.given_back: list[Any] = []
 
     async def pop(self, wish: PopWish) -> Popped:
-        """An error, or what it finds."""
+        """Fail, or return messages."""
         self.asked.append(wish)
         if self.errors:
             raise self.errors.pop(0)
         return Popped(self.found)
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: object) -> list[object]:
-        """An error, or fine."""
+        """Fail, or succeed."""
         if self.settle_errors:
             raise self.settle_errors.pop(0)
         self.given_back.append((topic_id, group, list(parts), verdict))
         return []
 
     def to(self, _: str) -> "Enode":
-        """The only one."""
+        """The only link."""
         return self
 
 
 def giving_back(enode: Enode, telling: Callable[[GivingBack], Awaitable[object]]) -> float:
-    """Let something go back, wait until nobody tells it any more; returns how many seconds that took."""
+    """Release something, wait until no request is pending; returns the seconds that it took."""
     clock, over_s = VirtualClock(), []
 
     async def tell() -> None:
@@ -80,7 +80,7 @@ def giving_back(enode: Enode, telling: Callable[[GivingBack], Awaitable[object]]
 
 
 def test_an_enode_is_told_which_request_and_gives_nothing() -> None:
-    """It waits for nothing, and there is nothing to give back here."""
+    """The cancellation does not wait, and nothing is released."""
     enode = Enode()
     giving_back(enode, lambda back: back.call_off("enode-0", WISH))
     [said] = enode.asked
@@ -90,7 +90,7 @@ def test_an_enode_is_told_which_request_and_gives_nothing() -> None:
 
 
 def test_what_an_older_enode_pops_instead_goes_back_as_if_never_delivered() -> None:
-    """It finds what the attempt got, for it does not know the field; as little else as it can bring."""
+    """It ignores the field and returns messages of the attempt, and as few others as possible."""
     enode = Enode(found=FOUND)
     giving_back(enode, lambda back: back.call_off("enode-0", WISH))
     assert enode.asked[0].messages_max == 1
@@ -99,7 +99,7 @@ def test_what_an_older_enode_pops_instead_goes_back_as_if_never_delivered() -> N
 
 @pytest.mark.parametrize("error", [Unavailable("away"), Overloaded("no room")])
 def test_an_enode_that_is_away_or_has_no_room_is_told_again_and_again(error: OrtooError) -> None:
-    """Until it hears it."""
+    """Until it succeeds."""
     enode = Enode(*[error] * 5)
     giving_back(enode, lambda back: back.call_off("enode-0", WISH))
     assert len(enode.asked) == 6
@@ -107,7 +107,7 @@ def test_an_enode_that_is_away_or_has_no_room_is_told_again_and_again(error: Ort
 
 @pytest.mark.parametrize("invisible_ms", [5_000, 3_600_000])
 def test_an_enode_that_stays_away_is_told_for_as_long_as_it_matters(invisible_ms: int) -> None:
-    """Until the lease would be over, and for a minute at most."""
+    """Until the lease would expire, and for a minute at most."""
     enode = Enode(*[Unavailable("away")] * 10_000)
     wish = replace(WISH, invisible_ms=invisible_ms)
     for_s = min(invisible_ms / 1000, 60)
@@ -115,7 +115,7 @@ def test_an_enode_that_stays_away_is_told_for_as_long_as_it_matters(invisible_ms
 
 
 def test_an_enode_that_stays_away_is_told_the_newest_of_much() -> None:
-    """What waits for it has a limit, and keeps its order."""
+    """The pending requests are limited and stay in order."""
     enode = Enode(*[Unavailable("away")] * (OWED_MAX + 5))
 
     async def tell(back: GivingBack) -> None:
@@ -128,12 +128,12 @@ def test_an_enode_that_stays_away_is_told_the_newest_of_much() -> None:
 
 
 async def answer(*found: PoppedBatch) -> Popped:
-    """What a pop that was under way brings after all."""
+    """The late answer of a pop in progress."""
     return Popped(list(found))
 
 
 def test_what_a_pop_brings_after_it_was_called_off_goes_back() -> None:
-    """The enode may have answered before it heard."""
+    """The enode may have answered before it was notified."""
     enode = Enode()
     giving_back(enode, lambda back: back.call_off("enode-0", WISH, answer(*FOUND)))
     assert enode.given_back == [GONE_BACK]
@@ -141,7 +141,7 @@ def test_what_a_pop_brings_after_it_was_called_off_goes_back() -> None:
 
 @pytest.mark.parametrize("error", [Unavailable("away"), Overloaded("no room")])
 def test_what_an_enode_answers_as_it_stops_goes_back_when_it_is_there_again(error: OrtooError) -> None:
-    """It hears of nothing while it stops, and remembers the lease alone: by that the message goes back, uncounted."""
+    """A stopping enode takes no new request and keeps only the lease. By that the message is released, uncounted."""
     enode = Enode(Unavailable("stopping"), settle_errors=[error] * 4)
     giving_back(enode, lambda back: back.call_off("enode-0", WISH, answer(*FOUND)))
     assert len(enode.asked) == 1
@@ -149,7 +149,7 @@ def test_what_an_enode_answers_as_it_stops_goes_back_when_it_is_there_again(erro
 
 
 def test_a_pop_of_which_nothing_is_heard_any_more_is_called_off_until_the_enode_hears_it() -> None:
-    """What it has leased, if anything, is not known here."""
+    """Whether it has leased messages is unknown here."""
 
     async def broken() -> Popped:
         raise Unavailable("the connection broke")
@@ -161,13 +161,13 @@ def test_a_pop_of_which_nothing_is_heard_any_more_is_called_off_until_the_enode_
 
 @pytest.mark.parametrize("error", [NotFound("no such topic"), Unavailable("away")])
 def test_whoever_asks_once_hears_the_error(error: OrtooError) -> None:
-    """It is to ask again."""
+    """The caller retries."""
     with pytest.raises(type(error)):
         giving_back(Enode(error), lambda back: back.call_off_once("enode-0", WISH))
 
 
 def test_a_topic_that_is_gone_has_nothing_to_give_back() -> None:
-    """It is told once."""
+    """It is requested once."""
     enode = Enode(NotFound("no such topic"))
     giving_back(enode, lambda back: back.call_off("enode-0", WISH))
     assert len(enode.asked) == 1

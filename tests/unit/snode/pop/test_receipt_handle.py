@@ -17,7 +17,7 @@ SEALS.use(HandleKeys((HandleKey(7, bytes(range(32)), 0),)))
 
 
 def test_a_handle_reads_back_and_is_plain_text() -> None:
-    """B-063: ASCII without blanks, well below 1 KiB; pinned, because handles outlive an upgrade of the snode."""
+    """ASCII without blanks, well below 1 KiB; pinned, because handles outlive an upgrade of the snode."""
     text = HANDLE.text(SEALS)
     assert read_receipt(text, SEALS) == HANDLE == read_receipt(text, None)
     assert text.isascii()
@@ -29,7 +29,7 @@ def test_a_handle_reads_back_and_is_plain_text() -> None:
 @pytest.mark.parametrize("seals", [SEALS, PLAIN])
 @given(st.integers(0, 300), st.sampled_from("ABCxyz019-_"))
 def test_any_changed_character_is_noticed(seals: HandleSeals, at: int, other: str) -> None:
-    """B-063: a forged or damaged handle is refused, never taken for another lease."""
+    """A forged or damaged handle is refused, never taken for another lease."""
     text = HANDLE.text(seals)
     at %= len(text)
     changed = text[:at] + other + text[at + 1 :]
@@ -38,7 +38,7 @@ def test_any_changed_character_is_noticed(seals: HandleSeals, at: int, other: st
 
 
 def test_a_handle_that_the_cluster_did_not_make_is_refused() -> None:
-    """B-063: one without a seal, or by another key."""
+    """One without a seal, or sealed by another key."""
     other = HandleSeals()
     other.use(HandleKeys((HandleKey(7, bytes(32), 0),)))
     for text in (HANDLE.text(PLAIN), replace(HANDLE, topic_id=1).text(other)):
@@ -48,6 +48,6 @@ def test_a_handle_that_the_cluster_did_not_make_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "é", "AAAA", "A" * 600, HANDLE.text(PLAIN)[:-4], HANDLE.text(SEALS)[:-4]])
 def test_what_is_no_handle_is_refused_by_its_field(text: str) -> None:
-    """Whatever it is."""
+    """With any content."""
     with pytest.raises((Invalid, Unsupported), match="receipt_handle"):
         read_receipt(text, SEALS)

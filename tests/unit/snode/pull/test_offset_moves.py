@@ -1,4 +1,4 @@
-"""Resets that meet what is not there, or an enode that goes away in between."""
+"""Resets with missing queues, or an enode that fails in between."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ class Cluster:
         """An enode that stores nothing."""
 
     def moves(self) -> OffsetMoves:
-        """What operators use."""
+        """The operations of operators."""
         cluster: Any = self
         return OffsetMoves(cluster, cluster, cluster)
 
@@ -47,11 +47,11 @@ class Link:
         self.cluster, self.enode = cluster, enode
 
     async def query_offsets(self, topic_id: int, group: str) -> dict[int, int]:
-        """What it has stored."""
+        """The stored offset."""
         return {0: self.cluster.stored[self.enode]}
 
     async def commit_rows(self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool) -> list[int]:
-        """Store, or be away."""
+        """Store, or be unreachable."""
         if self.enode == self.cluster.away:
             raise Unavailable(f"{self.enode} is away")
         self.cluster.stored[self.enode] = rows[0][1]
@@ -59,10 +59,10 @@ class Link:
 
 
 async def test_a_reset_that_came_half_way_says_how_far_and_can_be_asked_for_again() -> None:
-    """Of several enodes one may go away in between: an error alone would say that nothing was moved."""
+    """One of several enodes may fail in between. The error must not claim that nothing was moved."""
     cluster = Cluster()
     cluster.away = "b"
-    with pytest.raises(Unavailable, match="on a were moved, those on b were not: b is away; ask again"):
+    with pytest.raises(Unavailable, match="on a were moved, those on b were not: b is away, retry"):
         await cluster.moves().reset("g", "t", ResetTarget(offset=5), force=False)
     assert cluster.stored == {"a": 5, "b": 8}
     cluster.away = ""
@@ -72,7 +72,7 @@ async def test_a_reset_that_came_half_way_says_how_far_and_can_be_asked_for_agai
 
 @pytest.mark.parametrize("wrong", [Queue("t", "a", 9), Queue("t", "nowhere", 0), Queue("other", "a", 0)])
 async def test_a_reset_of_a_queue_that_is_not_there_is_refused_by_name(wrong: Queue) -> None:
-    """E-192: nothing is passed over in silence, and nothing is moved."""
+    """E-192: no queue is skipped silently, and nothing is moved."""
     cluster = Cluster()
     with pytest.raises(Invalid, match=str(wrong)) as refused:
         await cluster.moves().reset("g", "t", ResetTarget(offsets={A: 3, wrong: 3}), force=True)

@@ -1,4 +1,4 @@
-"""One queue of a push session between an enode that answers by the book and a client that says what it takes."""
+"""One queue of a push session between a scripted enode and a client with controlled credit."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ LOCK = LockRequest("g", 77, 2, "c", "session")
 
 
 class Script(FakeEnode):
-    """An enode that answers reads of one queue by the book, and then no more."""
+    """An enode that answers the reads of one queue from a list, and then no longer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Script(FakeEnode):
         self.asked: list[FetchWish] = []
         self.asked_at_s: list[float] = []
         self.asked_bytes: list[int] = []
-        """How much memory was drawn when it was asked."""
+        """The memory drawn at each request."""
         self.share: MemoryShare
         self.ranges = [QueueRange(1, 100, 200), QueueRange(2, 3, 7)]
 
@@ -58,39 +58,39 @@ class Script(FakeEnode):
         return self.ranges
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
-        """One that tells what was asked."""
+        """A lock table that records requests."""
         assert (topic_id, queue_id) == (77, 2)
         return stored_at_ms + 1
 
 
 class Client:
-    """What a feeder delivers to; it may be told to take nothing."""
+    """The receiver of a feeder; the test can make it refuse deliveries."""
 
     def __init__(self) -> None:
         self.got: list[Delivery] = []
         self.takes = asyncio.Event()
         self.takes.set()
         self.stops_after = 0
-        """With so many deliveries it takes nothing more until it is told to; 0 = it goes on."""
+        """Number of deliveries after which it refuses more until it is resumed; 0 = unlimited."""
         self.held: list[int] = []
-        """How much memory was held when it was asked whether it takes something."""
+        """The memory held at each wait for credit."""
         self.share: MemoryShare
 
     async def may_send(self, queue: Queue) -> None:
-        """Wait until it takes something."""
+        """Wait until it accepts deliveries."""
         assert queue in (QUEUE, RETRY)
         self.held.append(self.share.bytes)
         await self.takes.wait()
 
     def send(self, delivery: Delivery) -> None:
-        """It came."""
+        """A delivery arrived."""
         self.got.append(delivery)
         if len(self.got) == self.stops_after:
             self.takes.clear()
 
 
 class Locks:
-    """They are held at once, and have one generation."""
+    """Holds are granted at once, with one generation."""
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
@@ -129,7 +129,7 @@ class Feed:
         self.cursor = self.feeder.cursor
 
     async def run(self, seconds: float = 60.0) -> list[Delivery]:
-        """What was delivered in so much time."""
+        """The deliveries within this time."""
         feeding = self.it.parts.background.asked("feed", self.feeder.run())
         await asyncio.wait([feeding], timeout=seconds)
         if feeding.done():
@@ -140,7 +140,7 @@ class Feed:
 
 @contextlib.asynccontextmanager
 async def script() -> AsyncIterator[tuple[Bench, Script]]:
-    """A bench over an enode that goes by the book."""
+    """A bench over a scripted enode."""
     enode = Script()
     async with bench(enode) as it:
         yield it, enode
@@ -153,15 +153,15 @@ def stored(first_offset: int, *tags: str, expire_at_ms: int | None = None) -> St
 
 
 def fetched(*batches: StoredBatch, end_offset: int = 0) -> Fetched:
-    """These, and where the queue ends."""
+    """These batches, and the end of the queue."""
     return Fetched(batches, batches[-1].next_offset, max(end_offset, batches[-1].next_offset))
 
 
 def whole(one: StoredBatch) -> Delivery:
-    """A batch as it is delivered when everything is wanted."""
+    """The delivery of a batch without a filter."""
     return Delivery(QUEUE, 9, 77, one.first_offset, one.next_offset, one.stored_at_ms, one.batch, b"", one.batch.count)
 
 
 def told(first_offset: int, next_offset: int, loss: DataLoss | None = None) -> Delivery:
-    """An offset that moves on."""
+    """A delivery of only an offset."""
     return Delivery(QUEUE, 9, 77, first_offset, next_offset, loss=loss)

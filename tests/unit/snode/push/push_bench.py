@@ -1,4 +1,4 @@
-"""Push sessions of groups over a fake enode, made as a snode makes them, with nobody else there."""
+"""Push sessions of groups over a fake enode, made as in a snode, without other parts."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ EXPIRY_S = 60.0
 
 
 class NoNameServer:
-    """It knows no topic, and makes every group."""
+    """It has no topic, and creates every group."""
 
     async def get_topic(self, name: str) -> Any:
         """Errors: NotFound."""
@@ -75,7 +75,7 @@ class Bench:
     async def open(
         self, client_id: str = "c", group: str = "g", *, messages: int = 1000, **planned: Any
     ) -> PushSession:
-        """Open a session as a client's call does, which takes so many messages."""
+        """Open a session as a client's call does, with credit for `messages` messages."""
         told: dict[str, Any] = {"expiry_ms": int(self.sessions.expiry_s * 1000)}
         chosen = told | {"filters": {"t": None}, "start": FROM_FIRST} | planned
         plan = PushPlan(group, client_id, **chosen)
@@ -90,7 +90,7 @@ class Bench:
         return session
 
     async def join(self, client_id: str, messages: int = 1000, *, from_first: bool = True) -> PushSession:
-        """A session by itself; a queue without an offset starts with its oldest message, or at its end."""
+        """A separate session; a queue without an offset starts with its oldest message, or at its end."""
         start = StartRule(StartFrom.FIRST if from_first else StartFrom.LAST)
         session = PushSession(self.parts, PushPlan("g", client_id, {"t": None}, start))
         session.grant(messages, 1 << 30)
@@ -110,7 +110,7 @@ class Bench:
         await self.enode.append(77, queue_id, encode(bodies, now_ms=1), FlushMode.DEFAULT)
 
     async def rest(self, seconds: float = 0.001) -> None:
-        """Let everybody do what is to be done, and so much time pass."""
+        """Let all tasks run, and this time pass."""
         await self.clock.sleep(seconds)
 
 
@@ -123,6 +123,6 @@ async def event(session: PushSession, kind: type[E]) -> E:
 
 @contextlib.asynccontextmanager
 async def bench(enode: FakeEnode | None = None) -> AsyncIterator[Bench]:
-    """A snode's push sessions over an enode, one whose gate is open unless another is given."""
+    """A snode's push sessions over an enode, with an open gate unless another enode is given."""
     async with asyncio.timeout(1_000), Background("test") as background:
         yield Bench(enode or FakeEnode(), background)

@@ -1,4 +1,4 @@
-"""Acknowledgements on their way to the enode."""
+"""Acknowledgements in flight to the enode."""
 
 import asyncio
 import itertools
@@ -53,7 +53,7 @@ async def test_while_a_commit_is_in_flight_only_the_newest_offsets_gather() -> N
 
 @in_virtual_time
 async def test_an_enode_that_is_away_is_asked_again_with_the_newest() -> None:
-    """A commit that failed for the moment is repeated; an offset that came meanwhile wins."""
+    """A commit that failed temporarily is repeated; an offset that came meanwhile wins."""
     enode = FakeEnode()
     durable: list[tuple[Queue, int, int]] = []
     batcher = batcher_to(enode, durable)
@@ -67,7 +67,7 @@ async def test_an_enode_that_is_away_is_asked_again_with_the_newest() -> None:
 
 @in_virtual_time
 async def test_a_fenced_commit_is_dropped() -> None:
-    """When somebody newer owns the queue the offset is not stored and nobody is told it was."""
+    """If a newer owner has the queue the offset is not stored, and its storage is not reported."""
     enode = FakeEnode()
     durable: list[tuple[Queue, int, int]] = []
     fenced: list[tuple[Queue, int]] = []
@@ -82,7 +82,7 @@ async def test_a_fenced_commit_is_dropped() -> None:
 
 @in_virtual_time
 async def test_a_queue_that_is_fenced_alone_is_told_with_its_generation() -> None:
-    """Of queues committed together only the fenced one is refused; who asked hears under which generation."""
+    """Of queues committed together only the fenced one is refused; the callback gets its generation."""
     enode = FakeEnode()
     durable: list[tuple[Queue, int, int]] = []
     fenced: list[tuple[Queue, int]] = []
@@ -97,7 +97,7 @@ async def test_a_queue_that_is_fenced_alone_is_told_with_its_generation() -> Non
 
 @in_virtual_time
 async def test_settled_waits_for_the_queue_alone() -> None:
-    """A queue is settled when its own commit is done, whatever else goes on."""
+    """A queue is settled when its own commit is done, whatever else is in flight."""
     enode = FakeEnode()
     batcher = batcher_to(enode, [])
     async with asyncio.timeout(10), Background("test") as background:
@@ -116,7 +116,7 @@ async def test_settled_waits_for_the_queue_alone() -> None:
 
 @in_virtual_time
 async def test_a_forgotten_queue_is_not_committed_again() -> None:
-    """After the queue was given up, a commit that failed is not repeated for it."""
+    """After the queue was released, a failed commit is not repeated for it."""
     enode = FakeEnode()
     batcher = batcher_to(enode, [])
     enode.gate.clear()
@@ -133,7 +133,7 @@ async def test_a_forgotten_queue_is_not_committed_again() -> None:
 
 @in_virtual_time
 async def test_what_was_put_and_not_sent_yet_is_not_settled_and_can_be_forgotten() -> None:
-    """Who waits for it waits until it is stored, or nobody wants it any more."""
+    """Waiters wait until it is stored, or forgotten."""
     enode = FakeEnode()
     batcher = batcher_to(enode, [])
     async with asyncio.timeout(10), Background("test") as background:
@@ -152,7 +152,7 @@ async def test_what_was_put_and_not_sent_yet_is_not_settled_and_can_be_forgotten
 
 @in_virtual_time
 async def test_a_queue_that_comes_back_while_its_last_commit_is_in_flight_is_committed_as_before() -> None:
-    """What is refused of the time before it was given up is nobody's news; what came since is stored."""
+    """A refusal from before the release is not reported; later offsets are stored."""
     enode = FakeEnode()
     durable: list[tuple[Queue, int, int]] = []
     fenced: list[tuple[Queue, int]] = []
@@ -172,7 +172,7 @@ async def test_a_queue_that_comes_back_while_its_last_commit_is_in_flight_is_com
 
 @in_virtual_time
 async def test_an_enode_that_stays_away_is_asked_less_and_less_often() -> None:
-    """Up to once a second, and anew after a commit that worked; what it refuses for good is dropped at once."""
+    """Up to once a second, and from the start after a commit that worked. Permanent refusals are dropped at once."""
     enode = FakeEnode()
     batcher = batcher_to(enode, [])
     clock, at_s = running_clock(), [0.0]

@@ -1,4 +1,4 @@
-"""One queue of a push session: where it begins, what it asks its enode for, what it delivers, and what it survives."""
+"""One queue of a push session: its start, its requests to the enode, its deliveries, and its errors."""
 
 import itertools
 
@@ -16,7 +16,7 @@ from tests.unit.snode.push.feeder_bench import BYTES_MAX, QUEUE, RETRY, Feed, fe
 
 @in_virtual_time
 async def test_a_queue_goes_on_where_the_group_was() -> None:
-    """And reads from there, under its lock, as much as it may, as long as it takes."""
+    """It reads from there, under its lock, as much as allowed, for any time."""
     async with script() as (it, enode):
         enode.offsets["g", 2] = 5
         feed = Feed(it, enode)
@@ -28,7 +28,7 @@ async def test_a_queue_goes_on_where_the_group_was() -> None:
 
 @in_virtual_time
 async def test_a_queue_without_an_offset_begins_as_the_session_asked_and_the_group_subscribes() -> None:
-    """With the oldest message, at the end, or at a time; a retry topic with its oldest message in any case."""
+    """With the oldest message, at the end, or at a time; a retry topic always with its oldest message."""
     cases = ((StartFrom.FIRST, 3, QUEUE), (StartFrom.LAST, 7, QUEUE), (StartFrom.TIME, 41, QUEUE))
     for start_from, begins_at, queue in (*cases, (StartFrom.LAST, 3, RETRY), (StartFrom.TIME, 3, RETRY)):
         async with script() as (it, enode):
@@ -41,7 +41,7 @@ async def test_a_queue_without_an_offset_begins_as_the_session_asked_and_the_gro
 
 @in_virtual_time
 async def test_the_first_offset_is_stored_under_the_lock_of_the_queue() -> None:
-    """Who lost the lock meanwhile subscribes nobody, and hears of it when it reads."""
+    """A session that lost the lock meanwhile does not subscribe the group, and learns of it at the read."""
     async with script() as (it, enode):
         enode.locks.fence((77, "g", 2), 8)
         await Feed(it, enode, fence=7).run()
@@ -50,7 +50,7 @@ async def test_the_first_offset_is_stored_under_the_lock_of_the_queue() -> None:
 
 @in_virtual_time
 async def test_a_broadcast_session_begins_with_what_its_client_keeps_and_nobody_subscribes() -> None:
-    """Without an offset of its own as it asked; it has no lock."""
+    """Without a stored offset as requested; it has no lock."""
     for offsets, begins_at, acknowledged in (({QUEUE: 6}, 6, 6), ({QUEUE: 0}, 0, 0), ({}, 3, None)):
         async with script() as (it, enode):
             rule = StartRule(StartFrom.FIRST, offsets=offsets)
@@ -63,7 +63,7 @@ async def test_a_broadcast_session_begins_with_what_its_client_keeps_and_nobody_
 
 @in_virtual_time
 async def test_a_queue_that_its_enode_does_not_have_yet_is_waited_for() -> None:
-    """A topic is made at the name server first."""
+    """A topic is created at the name server first."""
     async with script() as (it, enode):
         found, enode.ranges = enode.ranges, [QueueRange(1, 100, 200)]
         feed = Feed(it, enode)
@@ -79,7 +79,7 @@ async def test_a_queue_that_its_enode_does_not_have_yet_is_waited_for() -> None:
 
 @in_virtual_time
 async def test_batches_are_delivered_whole_in_their_order_and_awaited_from_then_on() -> None:
-    """With all that the client needs to know; what was read already is cut off."""
+    """With all fields for the client; messages already read are cut off."""
     async with script() as (it, enode):
         one, two, three = stored(3, "a", "b"), stored(5, "a"), stored(6, "a", "b", "c")
         feed = Feed(it, enode, [fetched(one, two, end_offset=9), fetched(three)])
@@ -97,7 +97,7 @@ async def test_batches_are_delivered_whole_in_their_order_and_awaited_from_then_
 
 @in_virtual_time
 async def test_what_is_not_wanted_is_passed_over_and_the_client_told_at_the_end_of_the_queue() -> None:
-    """Or after so many messages that its offset should move; batches behind one of which nothing is wanted come too."""
+    """Or after a number of messages; batches behind one without a match are delivered too."""
     async with script() as (it, enode):
         wanted = compile_filter("a", "")
         unwanted, some, last = stored(3, "b", "b"), stored(5, "a", "b", "a"), stored(8, "c")
@@ -129,7 +129,7 @@ async def test_messages_whose_time_is_over_are_left_out_and_counted() -> None:
 
 @in_virtual_time
 async def test_what_expires_or_is_wanted_no_more_while_the_client_takes_nothing_is_left_out() -> None:
-    """Also of what was read before: its credit may come an hour later."""
+    """Also messages read before: its credit may come an hour later."""
     async with script() as (it, enode):
         first, second = stored(3, "a"), stored(4, "x", "a", "b", expire_at_ms=it.clock.now_ms() + 5_000)
         feed = Feed(it, enode, [fetched(first, second)], wanted=compile_filter("a||b||x", ""))
@@ -145,7 +145,7 @@ async def test_what_expires_or_is_wanted_no_more_while_the_client_takes_nothing_
 
 @in_virtual_time
 async def test_memory_is_drawn_before_a_read_and_held_until_each_batch_is_delivered() -> None:
-    """Who waits at the end of a queue holds none."""
+    """A feeder that waits at the end of a queue holds none."""
     async with script() as (it, enode):
         one, two = stored(3, "a", "b"), stored(5, "a")
         size, next_size = len(one.batch.records), len(two.batch.records)
@@ -158,7 +158,7 @@ async def test_memory_is_drawn_before_a_read_and_held_until_each_batch_is_delive
 
 @in_virtual_time
 async def test_nothing_is_read_and_nothing_sent_while_the_client_takes_nothing() -> None:
-    """It is asked before each read, and before each batch."""
+    """Before each read and before each batch it waits for the client."""
     async with script() as (it, enode):
         feed = Feed(it, enode, [fetched(stored(3, "a"))])
         feed.client.takes.clear()
@@ -168,7 +168,7 @@ async def test_nothing_is_read_and_nothing_sent_while_the_client_takes_nothing()
 
 @in_virtual_time
 async def test_an_enode_that_is_away_is_asked_again_less_and_less_often() -> None:
-    """Up to once a second; as late as it says when it has too much to do; and anew after a read that worked."""
+    """Up to once a second, later if the enode asks for it, and from the start after a read that worked."""
     async with script() as (it, enode):
         away: list[Fetched | OrtooError] = [Unavailable("away") for _ in range(6)]
         busy = Overloaded("busy", retry_after_ms=10_000)
@@ -185,7 +185,7 @@ async def test_an_enode_that_is_away_is_asked_again_less_and_less_often() -> Non
 
 @in_virtual_time
 async def test_who_lost_the_queue_reads_no_more() -> None:
-    """Whether by a read or when it takes the lock."""
+    """Either by a read or when it takes the lock."""
     async with script() as (it, enode):
         with pytest.raises(Fenced):
             await Feed(it, enode, [Fenced("somebody else has it")]).run()
@@ -194,7 +194,7 @@ async def test_who_lost_the_queue_reads_no_more() -> None:
 
 @in_virtual_time
 async def test_an_offset_that_is_not_stored_is_jumped_from_at_once() -> None:
-    """To the oldest message when the next one was deleted by age, to the end when the log was lost."""
+    """To the oldest message if the next one has expired, to the end if the log was lost."""
     for at, goes_on_at in ((5, 20), (20, 30), (40, 30)):
         async with script() as (it, enode):
             enode.offsets["g", 2] = at
@@ -206,7 +206,7 @@ async def test_an_offset_that_is_not_stored_is_jumped_from_at_once() -> None:
 
 @in_virtual_time
 async def test_that_messages_were_deleted_by_age_is_told_so_that_the_group_goes_on_behind_them() -> None:
-    """With the next delivery, or by itself when there is none."""
+    """With the next delivery, or in a separate one if there is none."""
     async with script() as (it, enode):
         enode.offsets["g", 2] = 5
         answers: list[Fetched | OrtooError] = [
@@ -219,7 +219,7 @@ async def test_that_messages_were_deleted_by_age_is_told_so_that_the_group_goes_
 
 @in_virtual_time
 async def test_a_queue_whose_end_was_cut_off_begins_anew() -> None:
-    """What the client has of it is gone, and those offsets are other messages'; nothing is begun that has not begun."""
+    """The client has messages whose offsets are used again for others. Without such messages nothing is restarted."""
     async with script() as (it, enode):
         cut = OutOfRange(begin_offset=0, end_offset=4)
         with pytest.raises(Fenced, match="queue t/e/2 ends at 4, and deliveries went up to 5"):
@@ -230,7 +230,7 @@ async def test_a_queue_whose_end_was_cut_off_begins_anew() -> None:
 
 @in_virtual_time
 async def test_damaged_messages_are_read_three_times_and_then_passed_over_with_the_reason() -> None:
-    """What was not wanted before them is told first; behind them it goes on, and the next damage has three reads."""
+    """Non-matching messages before them are reported first; the next damage has three reads again."""
     async with script() as (it, enode):
         loss, later = (DataLoss("a bad disk", begin_offset=at, end_offset=at + 2) for at in (5, 8))
         good = stored(7, "a")
@@ -253,7 +253,7 @@ async def test_damaged_messages_are_read_three_times_and_then_passed_over_with_t
 
 @in_virtual_time
 async def test_only_reads_of_what_is_damaged_count_before_it_is_passed_over() -> None:
-    """An enode that was away for long before the first or between them has not read it."""
+    """An enode that was unreachable for long before the first or between them has not read it."""
     async with script() as (it, enode):
         loss, away, batch = DataLoss("a bad cable", begin_offset=3, end_offset=5), Unavailable("away"), stored(3, "a")
         feed = Feed(
@@ -264,7 +264,7 @@ async def test_only_reads_of_what_is_damaged_count_before_it_is_passed_over() ->
 
 @in_virtual_time
 async def test_damage_of_which_nobody_knows_how_far_it_goes_is_never_passed_over() -> None:
-    """It is read again and again, as is what an enode refuses for good: an operator may mend it."""
+    """It is read again and again, as is anything that an enode refuses permanently: an operator may repair it."""
     for error in (DataLoss("a bad disk", end_offset=3), DataLoss("a bad disk"), Forbidden("no")):
         async with script() as (it, enode):
             batch = stored(3, "a")

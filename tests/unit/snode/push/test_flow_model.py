@@ -1,4 +1,4 @@
-"""What a push session may send, and how far its queues are, against models that keep every single message."""
+"""The credit of a push session and the positions of its queues, against models that keep every message."""
 
 from typing import Any
 
@@ -33,17 +33,17 @@ def test_credit_is_what_was_granted_less_what_was_charged_up_to_a_limit(steps: l
 
 
 class Model:
-    """The messages that were read, told and acknowledged."""
+    """The messages that were read, reported and acknowledged."""
 
     def __init__(self) -> None:
         self.read = self.sent = -1
         self.acknowledged: int | None = None
         self.waiting_since_s: float | None = None
         self.open: list[tuple[int, int]] = []
-        """(next offset, bytes) of deliveries, some together, that are not acknowledged."""
+        """(next offset, bytes) of unacknowledged deliveries, some combined."""
 
     def same_as(self, cursor: QueueCursor) -> bool:
-        """Whether a cursor says the same."""
+        """Whether a cursor has the same state."""
         said = (cursor.next_offset, cursor.sent_offset, cursor.acknowledged, cursor.waiting_since_s)
         return (
             said == (self.read, self.sent, self.acknowledged, self.waiting_since_s)
@@ -64,7 +64,7 @@ STEPS = st.one_of(
 
 @given(st.lists(STEPS, max_size=40))
 def test_a_cursor_says_how_far_its_queue_is(steps: list[tuple[str, Any, Any]]) -> None:
-    """Read, told and acknowledged, whatever comes after what; a deed that is none changes nothing."""
+    """Read, reported and acknowledged, in any order; invalid calls change nothing."""
     cursor, model = QueueCursor(QUEUE, SINCE), Model()
     assert (cursor.queue, cursor.since_generation, cursor.end_offset) == (QUEUE, SINCE, 0)
     for second, (what, number, more) in enumerate(steps):
@@ -91,7 +91,7 @@ def test_a_cursor_says_how_far_its_queue_is(steps: list[tuple[str, Any, Any]]) -
 
 
 def told(cursor: QueueCursor, model: Model, next_offset: int, size_bytes: int, now_s: float) -> None:
-    """Tell both of a delivery."""
+    """Report a delivery to both."""
     cursor.told(next_offset, now_s, size_bytes)
     if size_bytes and model.open and model.open[-1][1] < STEP_BYTES:
         model.open[-1] = (next_offset, model.open[-1][1] + size_bytes)
@@ -110,7 +110,7 @@ def acknowledge(cursor: QueueCursor, model: Model, offset: int, generation: int,
             cursor.acknowledge(offset, generation, now_s)
         assert refused.value.field == "acknowledge.offsets.offset"
         assert refused.value.message == (
-            f"{offset} acknowledged for queue {QUEUE}, but deliveries went up to {model.sent}"
+            f"offset {offset} acknowledged for queue {QUEUE}; deliveries ended at {model.sent}"
         )
     elif model.acknowledged is not None and offset <= model.acknowledged:
         assert not cursor.acknowledge(offset, generation, now_s)

@@ -1,7 +1,7 @@
-"""The numbers that other implementations of these rules have too, as far as they mean something here.
+"""The test vectors of other implementations of these rules, as far as they apply here.
 
-Allocation's are in tests/unit/common/groups/test_allocation.py. Tags are compared whole, so no hash of theirs is kept;
-checksums of the log are CRC-32C; a message's id names its topic, enode, queue and offset.
+Those of the allocation are in tests/unit/common/groups/test_allocation.py. Tags are compared whole, without a hash.
+Checksums of the log are CRC-32C. A message's id has its topic, enode, queue and offset.
 """
 
 from ortoo.common.filters.message_filter import TagFilter
@@ -14,7 +14,7 @@ from ortoo.snode.send.batch_check import check
 
 
 def java_hash(text: str) -> int:
-    """What Java's String.hashCode says, for texts of the basic plane; positive results only are needed here."""
+    """Java's String.hashCode, for texts of the basic plane; only positive results are needed here."""
     value = 0
     for sign in text:
         value = (31 * value + ord(sign)) % (1 << 32)
@@ -39,7 +39,7 @@ def test_sixteen_retries_wait_as_they_always_did() -> None:
 
 
 def test_who_has_no_offset_yet_is_never_slow() -> None:
-    """E-085: where -1 stands for no offset, a difference above 1,024 made a newcomer slow; not here."""
+    """E-085: with -1 for no offset, a difference above 1,024 would make a new member slow, but not here."""
     rule = SlowRule(grace_s=0.0)
     for newest, absent, at_minus_one in ((1_023, False, False), (1_024, False, True)):
         for acknowledged, expected in ((None, absent), (-1, at_minus_one)):

@@ -1,4 +1,4 @@
-"""What waits for a client of a push session, against a model of lists."""
+"""The events for a client of a push session, against a model of lists."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ CLOSED = Closed(CloseReason.CLIENT_LEFT, "too slow")
 
 @dataclass
 class Memory:
-    """What is counted."""
+    """Counted memory."""
 
     held: int = 0
     moved_count: int = 0
@@ -44,19 +44,19 @@ class Memory:
 
 @dataclass
 class Model:
-    """The same, in the order in which it goes."""
+    """The outbox as lists, in the order of sending."""
 
     opened: list[Opened] = field(default_factory=list)
     acknowledged: dict[Queue, tuple[int, int]] = field(default_factory=dict)
     closed: list[Closed] = field(default_factory=list)
     assigned: list[Assigned] = field(default_factory=list)
-    """All that the client did not hear of yet."""
+    """The assignments not yet sent to the client."""
     told: set[Queue] = field(default_factory=set)
-    """The client's queues, as it knows."""
+    """The queues of the last sent assignment."""
     deliveries: list[Delivery] = field(default_factory=list)
 
     def next(self) -> Any:
-        """What goes next; None if nothing waits."""
+        """The next event; None if there is none."""
         if self.opened:
             return self.opened.pop()
         if self.acknowledged:
@@ -69,7 +69,7 @@ class Model:
         return self.deliveries.pop(0) if self.deliveries else None
 
     def next_assigned(self) -> Assigned:
-        """The newest; before it one without what was away in between and is back."""
+        """The newest; before it one without queues that were revoked and returned meanwhile."""
         first, newest = self.assigned[0], self.assigned[-1]
         stayed = self.told.intersection(*(one.queues for one in self.assigned))
         if self.told.intersection(newest.queues) == stayed:
@@ -80,7 +80,7 @@ class Model:
 
     @property
     def size_bytes(self) -> int:
-        """Of what waits."""
+        """The memory of waiting events."""
         return sum(one.size_bytes + DELIVERY_BYTES for one in self.deliveries)
 
 
@@ -126,7 +126,7 @@ class World:
         assert self.memory.held == model.size_bytes + self.leaving
 
     def assign(self, event: Assigned) -> None:
-        """The newest counts, and that a queue was away."""
+        """The newest counts, and that a queue was revoked."""
         model = self.model
         model.assigned.append(event)
         dropped = [one for one in model.deliveries if one.queue not in event.queues]
@@ -134,7 +134,7 @@ class World:
         assert self.outbox.assigned(event) == dropped
 
     async def next(self) -> None:
-        """Whoever asks has let go of what it had; it waits when there is nothing."""
+        """The caller has released the previous event; it waits if there is none."""
         expected, moved = self.model.next(), self.memory.moved_count
         asking = asyncio.ensure_future(self.outbox.next())  # noqa: TID251  # ends here
         await VirtualClock().sleep(0)  # a turn
@@ -162,7 +162,7 @@ def test_events_go_by_their_rank_and_every_byte_is_counted_until_it_has_left(ste
 
 @in_virtual_time
 async def test_who_waits_for_an_event_or_for_room_is_woken() -> None:
-    """By each kind of event; by a delivery that left, one that is dropped, and the end."""
+    """By each kind of event; by a sent or dropped delivery, and by the end."""
     delivery = Delivery(QUEUES[0], 1, 1, 0, 1, batch=BATCH)
     telling: list[Callable[[PushOutbox], object]] = [
         lambda box: box.opened(Opened("s", 1)),

@@ -1,4 +1,4 @@
-"""The two directions of one Push call: whom it opens a session for."""
+"""The two directions of one Push call, and the session that it opens."""
 
 import asyncio
 import dataclasses
@@ -22,7 +22,7 @@ from tests.unit.snode.push.push_bench import bench
 
 
 def wire_queue(queue_id: int) -> Any:
-    """A queue that there may be."""
+    """A queue that may exist."""
     return queue_to(Queue("t", "e", queue_id))
 
 
@@ -40,7 +40,7 @@ class Clients:
 
 
 class Opening:
-    """A client asks for its push session, and then says what the test says."""
+    """A client requests its push session, and then sends the test's requests."""
 
     def __init__(self, *more: pb.PushRequest) -> None:
         opening = pb.OpenSession(group="g", client_id="c", session_id="client's")
@@ -56,7 +56,7 @@ class Opening:
 
 
 class Talking(Opening):
-    """One that stays."""
+    """A session that stays."""
 
     async def __anext__(self) -> pb.PushRequest:
         if not self.requests:
@@ -66,7 +66,7 @@ class Talking(Opening):
 
 @in_virtual_time
 async def test_a_client_whose_own_session_ends_while_its_push_session_opens_is_no_member() -> None:
-    """Nobody would take it out of its group again."""
+    """It would never be removed from its group."""
     registered = Member("c", "client's", subscriptions=(Subscription("u"),), active=False)
     async with bench() as it:
         asked, answer = asyncio.Event(), asyncio.Event()
@@ -125,7 +125,7 @@ async def test_what_a_client_wants_that_registers_again_while_its_push_session_o
 
 @in_virtual_time
 async def test_what_a_client_says_and_a_session_keeps_is_drawn_from_the_budget_and_refused_beyond() -> None:
-    """A client may name queues that there are not: 100,000 of them are a megabyte on the wire, and 14 here."""
+    """A client may name missing queues: 100,000 of them are a megabyte on the wire, and 14 here."""
     named = [pb.PushRequest(suspend=pb.Suspend(queues=map(wire_queue, range(count)))) for count in (1_000, 1)]
     registered = Member("c", "client's", subscriptions=(Subscription("t"),), active=False)
     clients: Any = Clients(SimpleNamespace(consumers={"g": registered}))
@@ -142,14 +142,14 @@ async def test_what_a_client_says_and_a_session_keeps_is_drawn_from_the_budget_a
         with pytest.raises(Overloaded):
             await call._act(session, named[0])
         assert session.memory.fixed_bytes == first + KEPT_FACTOR * named[1].suspend.ByteSize()
-        for request in (named[1], pb.PushRequest(suspend=pb.Suspend())):  # who says as much or less is not refused
+        for request in (named[1], pb.PushRequest(suspend=pb.Suspend())):  # not larger: not refused
             await call._act(session, request)
         assert session.memory.fixed_bytes == first
 
 
 @in_virtual_time
 async def test_a_session_whose_request_is_too_large_for_what_is_left_is_not_opened() -> None:
-    """It is nobody's member."""
+    """It joins no group."""
     registered = Member("c", "client's", subscriptions=(Subscription("t"),), active=False)
     clients: Any = Clients(SimpleNamespace(consumers={"g": registered}))
     async with bench() as it:

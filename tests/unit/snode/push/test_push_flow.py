@@ -11,7 +11,7 @@ QUEUE = Queue("t", "e", 0)
 
 
 def test_a_batch_goes_whole_and_the_rest_is_owed() -> None:
-    """Credit may be overdrawn by one batch; nothing more goes until the debt is paid."""
+    """Credit may be overdrawn by one batch; nothing more is sent until it is positive again."""
     credit = Credit()
     assert not credit.open
     credit.grant(10, 1000)
@@ -25,7 +25,7 @@ def test_a_batch_goes_whole_and_the_rest_is_owed() -> None:
 
 
 def test_both_kinds_of_credit_are_needed() -> None:
-    """Messages without bytes, or bytes without messages, let nothing go."""
+    """Messages without bytes, or bytes without messages, are not enough."""
     messages, size = Credit(), Credit()
     messages.grant(5, 0)
     size.grant(0, 5)
@@ -34,7 +34,7 @@ def test_both_kinds_of_credit_are_needed() -> None:
 
 
 def test_acknowledgements_move_forward_only() -> None:
-    """A smaller or equal offset says nothing new; one that was never sent is an error."""
+    """A smaller or equal offset changes nothing; one that was never sent is an error."""
     cursor = QueueCursor(QUEUE, generation=7)
     assert not cursor.acknowledge(0, 7, 0.0)
     cursor.start(100, committed=False)
@@ -48,12 +48,12 @@ def test_acknowledgements_move_forward_only() -> None:
     assert cursor.waiting_since_s == 2.0
     assert cursor.acknowledge(110, 7, now_s=4.0)
     assert cursor.waiting_since_s is None
-    with pytest.raises(Invalid, match="deliveries went up to 110"):
+    with pytest.raises(Invalid, match="deliveries ended at 110"):
         cursor.acknowledge(111, 7, now_s=5.0)
 
 
 def test_acknowledgements_from_before_the_assignment_are_dropped() -> None:
-    """A generation older than the one that gave the queue says nothing; a newer one, or none, does."""
+    """A generation older than that of the assignment is ignored; a newer one, or none, is not."""
     cursor = QueueCursor(QUEUE, generation=7)
     cursor.start(0, committed=True)
     cursor.told(10, now_s=0.0, size_bytes=0)
@@ -63,7 +63,7 @@ def test_acknowledgements_from_before_the_assignment_are_dropped() -> None:
 
 
 def test_a_group_without_an_offset_may_acknowledge_nothing() -> None:
-    """Then it has the offset 0, from which it goes on."""
+    """Then it has the offset 0, and continues from there."""
     cursor = QueueCursor(QUEUE, generation=1)
     cursor.start(0, committed=False)
     assert cursor.acknowledge(0, 1, now_s=0.0)
@@ -71,7 +71,7 @@ def test_a_group_without_an_offset_may_acknowledge_nothing() -> None:
 
 
 def test_a_jump_back_takes_the_acknowledged_offset_along() -> None:
-    """When the queue's end was lost, acknowledgements count again from where it goes on."""
+    """If the queue's end was lost, acknowledgements count again from the new end."""
     cursor = QueueCursor(QUEUE, generation=1)
     cursor.start(50, committed=True)
     cursor.jump(40)
@@ -80,7 +80,7 @@ def test_a_jump_back_takes_the_acknowledged_offset_along() -> None:
 
 
 def test_what_is_not_acknowledged_is_remembered_in_few_steps_however_small_the_deliveries_are() -> None:
-    """A client that acknowledges nothing could make a snode remember a million; all are paid back with the last."""
+    """A client that acknowledges nothing could make a snode remember a million; all are released with the last."""
     cursor = QueueCursor(QUEUE, generation=1)
     cursor.start(0, committed=True)
     for offset in range(10_000):
@@ -106,7 +106,7 @@ def test_what_is_not_acknowledged_is_remembered_in_few_steps_however_small_the_d
 def test_slow_is_strictly_more_than_the_threshold_for_the_whole_grace(
     newest: int, acknowledged: int | None, waited_s: float | None, slow: bool
 ) -> None:
-    """The boundaries of the rule; no offset yet is never slow (E-082, E-085)."""
+    """The limits of the rule; a group without an offset is never slow (E-082, E-085)."""
     rule = SlowRule(threshold_messages=100, grace_s=10.0)
     since_s = None if waited_s is None else 1000.0 - waited_s
     assert (

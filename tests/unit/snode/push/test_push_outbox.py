@@ -1,4 +1,4 @@
-"""What waits for a client."""
+"""The events that wait for a client."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ def delivery(queue: Queue, first: int) -> Delivery:
 
 @in_virtual_time
 async def test_events_come_in_their_order() -> None:
-    """Opened first, then what is durable, then the last assignment, then deliveries as they were put."""
+    """Opened first, then durable offsets, then the last assignment, then deliveries in order."""
     outbox = PushOutbox(MemoryBudget().share("push"))
     outbox.assigned(Assigned(0, (A, B)))
     outbox.assigned(Assigned(1, (A,)))
@@ -39,7 +39,7 @@ async def test_events_come_in_their_order() -> None:
 
 @in_virtual_time
 async def test_deliveries_of_a_lost_queue_never_leave() -> None:
-    """After the assignment that takes a queue away none of its deliveries is sent (E-075)."""
+    """After the assignment that revokes a queue none of its deliveries is sent (E-075)."""
     outbox = PushOutbox(MemoryBudget().share("push"))
     outbox.deliver(delivery(A, 0))
     outbox.deliver(delivery(B, 0))
@@ -52,7 +52,7 @@ async def test_deliveries_of_a_lost_queue_never_leave() -> None:
 
 @in_virtual_time
 async def test_a_full_outbox_makes_feeders_wait() -> None:
-    """There is room again when a delivery has left."""
+    """There is space again when a delivery was sent."""
     outbox = PushOutbox(MemoryBudget().share("push"), bytes_max=1)
     outbox.deliver(delivery(A, 0))
     async with asyncio.timeout(10), Background("test") as background:
@@ -63,7 +63,7 @@ async def test_a_full_outbox_makes_feeders_wait() -> None:
 
 @in_virtual_time
 async def test_offsets_that_only_move_on_are_bounded_as_well() -> None:
-    """At the end of a queue of which nothing is wanted there may be one for each message."""
+    """At the end of a queue without matches there may be one for each message."""
     memory = MemoryBudget().share("push")
     outbox = PushOutbox(memory, bytes_max=10 * DELIVERY_BYTES)
     for offset in range(10):
@@ -78,7 +78,7 @@ async def test_offsets_that_only_move_on_are_bounded_as_well() -> None:
 
 @in_virtual_time
 async def test_closing_drops_deliveries_and_says_why() -> None:
-    """After the close only what is durable and the reason are sent."""
+    """After the close only durable offsets and the reason are sent."""
     outbox = PushOutbox(MemoryBudget().share("push"))
     outbox.deliver(delivery(A, 0))
     outbox.acknowledged(A, 1, 1)

@@ -1,4 +1,4 @@
-"""Push sessions of one group over a fake enode: order, hand-over, credit, memory."""
+"""Push sessions of one group over a fake enode: order, change of owners, credit, memory."""
 
 import asyncio
 import dataclasses
@@ -17,7 +17,7 @@ from tests.unit.snode.push.push_bench import QUEUES, bench, event
 
 @in_virtual_time
 async def test_a_queue_comes_in_order_without_gaps() -> None:
-    """Batches stored before and after the session opened are delivered one behind the other (G3)."""
+    """Batches stored before and after the session opened are delivered one after the other (G3)."""
     async with bench() as it:
         await it.store(0, b"a", b"b")
         session = await it.join("c")
@@ -32,7 +32,7 @@ async def test_a_queue_comes_in_order_without_gaps() -> None:
 
 @in_virtual_time
 async def test_without_credit_nothing_is_read_or_sent() -> None:
-    """E-088: a session that grants one message gets one batch; the next comes with the next credit (G13)."""
+    """E-088: a session that grants one message gets one batch. The next comes with the next credit (G13)."""
     async with bench() as it:
         await it.store(0, b"a", b"b")
         await it.store(0, b"c")
@@ -48,7 +48,7 @@ async def test_without_credit_nothing_is_read_or_sent() -> None:
 
 @in_virtual_time
 async def test_the_new_owner_starts_when_the_old_ones_acknowledgements_are_stored() -> None:
-    """While the old owner's commit is on its way the new owner waits; then it starts at that offset (E-109)."""
+    """While the old owner's commit is in flight the new owner waits; then it starts at that offset (E-109)."""
     async with bench() as it:
         for number in range(4):
             await it.store(number, b"a", b"b")
@@ -75,7 +75,7 @@ async def test_the_new_owner_starts_when_the_old_ones_acknowledgements_are_store
 
 @in_virtual_time
 async def test_a_queue_that_was_away_begins_anew_also_for_a_client_that_reads_late() -> None:
-    """However soon it is back the client hears that it was away, and what it had of it before counts no more."""
+    """However soon it returns, the client is notified that it was revoked; earlier deliveries no longer count."""
     async with bench() as it:
         await it.store(3, b"a", b"b")
         first = await it.join("a")
@@ -96,7 +96,7 @@ async def test_a_queue_that_was_away_begins_anew_also_for_a_client_that_reads_la
 
 @in_virtual_time
 async def test_acknowledgements_of_a_lost_queue_are_dropped() -> None:
-    """What the old owner acknowledges after the queue has moved is not committed."""
+    """Acknowledgements of the old owner after the queue has moved are not committed."""
     async with bench() as it:
         await it.store(3, b"a", b"b")
         first = await it.join("a")
@@ -111,7 +111,7 @@ async def test_acknowledgements_of_a_lost_queue_are_dropped() -> None:
 
 @in_virtual_time
 async def test_closing_stores_acknowledgements_and_says_goodbye_last() -> None:
-    """An acknowledgement right before the close is durable before the session is over."""
+    """An acknowledgement right before the close is durable before the session has ended."""
     async with bench() as it:
         await it.store(0, b"a")
         session = await it.join("c")
@@ -125,7 +125,7 @@ async def test_closing_stores_acknowledgements_and_says_goodbye_last() -> None:
 
 @in_virtual_time
 async def test_an_enode_that_is_away_does_not_end_the_session() -> None:
-    """Commits are tried again until they are stored."""
+    """Commits are retried until they are stored."""
     async with bench() as it:
         await it.store(0, b"a")
         session = await it.join("c")
@@ -151,7 +151,7 @@ async def test_two_hundred_members_come_and_go_and_every_queue_has_one_owner() -
 
 @in_virtual_time
 async def test_a_group_subscribes_from_its_first_session_on() -> None:
-    """What is stored after a group's first session is its own, even if that session acknowledged nothing (G2)."""
+    """Messages stored after a group's first session are its own, even if that session acknowledged nothing (G2)."""
     async with bench() as it:
         await it.store(0, b"before")
         first = await it.join("c", from_first=False)
@@ -166,7 +166,7 @@ async def test_a_group_subscribes_from_its_first_session_on() -> None:
 
 @in_virtual_time
 async def test_what_is_stored_in_a_queue_that_is_added_is_its_groups_from_the_first_message_on() -> None:
-    """A producer may be quicker than whoever consumes it, be that a member that had no queue at all before (G2)."""
+    """A producer may be faster than the consumer, even one that had no queue before (G2)."""
     async with bench() as it:
         it.enode.queues = {number: [] for number in range(6)}
         for number in (0, 4):
@@ -185,7 +185,7 @@ async def test_what_is_stored_in_a_queue_that_is_added_is_its_groups_from_the_fi
 
 @in_virtual_time
 async def test_a_topic_that_is_made_anew_begins_with_its_first_message_and_one_that_is_wanted_later_as_asked() -> None:
-    """What a session comes to want began before it; what is made while it wants it did not."""
+    """A topic existed before a later subscription to it; a recreated one did not."""
     async with bench() as it:
         await it.store(0, b"a message")
         for name, topic_id in (("t", 76), ("u", 78)):
@@ -205,7 +205,7 @@ async def test_a_topic_that_is_made_anew_begins_with_its_first_message_and_one_t
 
 @in_virtual_time
 async def test_an_operators_reset_makes_the_owner_begin_anew() -> None:
-    """The queue is taken away and given again, then it starts at the offset that was set; late ones are dropped."""
+    """The queue is revoked and assigned again, and starts at the new offset; late acknowledgements are dropped."""
     async with bench() as it:
         await it.store(0, b"a", b"b", b"c")
         session = await it.join("c")
@@ -223,7 +223,7 @@ async def test_an_operators_reset_makes_the_owner_begin_anew() -> None:
 
 @in_virtual_time
 async def test_an_acknowledgement_under_an_old_lock_begins_the_queue_anew() -> None:
-    """A session that lost its lock for a moment hears it at the next acknowledgement, and goes on under a new one."""
+    """A session that lost its lock briefly learns it at the next acknowledgement, and continues under a new one."""
     async with bench() as it:
         await it.store(0, b"a", b"b")
         session = await it.join("c")
@@ -238,7 +238,7 @@ async def test_an_acknowledgement_under_an_old_lock_begins_the_queue_anew() -> N
 
 @in_virtual_time
 async def test_what_a_client_has_of_a_log_that_was_cut_acknowledges_nothing_of_what_is_stored_there_now() -> None:
-    """Its offsets are given again, to other messages: the queue begins anew, and the honest client is not refused."""
+    """Its offsets are reused for other messages: the queue restarts, and the client is not refused."""
     async with bench() as it:
         await it.store(0, b"old", b"old")
         session = await it.join("c")
@@ -255,7 +255,7 @@ async def test_what_a_client_has_of_a_log_that_was_cut_acknowledges_nothing_of_w
 
 @in_virtual_time
 async def test_a_broadcast_begins_anew_as_often_as_the_log_is_cut() -> None:
-    """Behind what its client has acknowledged; it has no locks, and nobody has taken its place."""
+    """Behind its client's acknowledged offset; it has no locks, and no session has replaced it."""
     async with bench() as it:
         await it.store(0, *[b"old"] * 3)
         session = await it.open(broadcast=True)
@@ -267,14 +267,14 @@ async def test_a_broadcast_begins_anew_as_often_as_the_log_is_cut() -> None:
             await it.store(0, *stored)
             await it.rest(1.0)
             assert it.sessions.all() == [session]
-            if stored != [b"newest"]:  # with that alone nothing lies behind the acknowledged offset
+            if stored != [b"newest"]:  # with that alone nothing is behind the acknowledged offset
                 new = await event(session, Delivery)
                 assert (new.next_offset, new.messages) == (2, 1)
 
 
 @in_virtual_time
 async def test_a_broadcast_goes_on_where_its_client_says_also_in_a_queue_that_this_snode_hears_of_later() -> None:
-    """The client had it of a snode that knew more."""
+    """The client had it from another snode with newer data."""
     async with bench() as it:
         await it.store(1, b"before", b"next")
         it.directory.learn_topic(dataclasses.replace(TOPIC, version=2, placements=(Placement("e", 1, 1),)))
@@ -287,7 +287,7 @@ async def test_a_broadcast_goes_on_where_its_client_says_also_in_a_queue_that_th
 
 @in_virtual_time
 async def test_unacknowledged_bytes_have_a_limit_of_their_own() -> None:
-    """However much credit a client grants, it holds no more than the group allows, and goes on after acknowledging."""
+    """With any credit, a client holds at most the group's limit, and gets more after acknowledging."""
     async with bench() as it:
         it.parts.directory.learn_group(Group("g", 1, unacknowledged_bytes_max=1))
         for text in (b"a", b"b"):
@@ -304,7 +304,7 @@ async def test_unacknowledged_bytes_have_a_limit_of_their_own() -> None:
 
 @in_virtual_time
 async def test_a_queue_that_is_given_up_is_gone_with_all_that_was_read_of_it() -> None:
-    """Nobody has to look for garbage: how its task was cancelled would keep the batches that waited for credit."""
+    """Without garbage collection: the cancellation of its task would keep the batches that waited for credit."""
     async with bench() as it:
         await it.store(0, b"a")
         await it.store(0, b"b")

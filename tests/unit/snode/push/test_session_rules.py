@@ -1,4 +1,4 @@
-"""One push session: what it tells, counts and takes, whom it waits for, and what it asks its enodes for."""
+"""One push session: its events, counts and credit, the sessions that it waits for, and its requests to enodes."""
 
 import dataclasses
 from typing import Any
@@ -20,7 +20,7 @@ from tests.unit.snode.push.push_bench import QUEUES, Bench, bench, event
 
 
 async def bodies(it: Bench, session: PushSession) -> list[tuple[Queue, int, int]]:
-    """What comes at once: queue, first and next offset of each delivery."""
+    """The immediate deliveries: queue, first and next offset of each."""
     found: list[tuple[Queue, int, int]] = []
 
     async def read() -> None:
@@ -42,7 +42,7 @@ async def store_tagged(it: Bench, queue_id: int, *tags: str) -> None:
 
 @in_virtual_time
 async def test_a_session_says_first_who_it_is_and_how_often_it_wants_to_hear() -> None:
-    """Under the client's name, or its own when the client gave none."""
+    """With the client's id, or the session's id if the client gave none."""
     async with bench() as it:
         for client_id in ("c", ""):
             plan = PushPlan("g", client_id, {"t": None}, heartbeat_interval_ms=7, expiry_ms=28)
@@ -57,7 +57,7 @@ async def test_a_session_says_first_who_it_is_and_how_often_it_wants_to_hear() -
 
 @in_virtual_time
 async def test_what_is_delivered_or_lost_is_counted_by_topic_and_group() -> None:
-    """An offset that moves on is neither."""
+    """A delivery of only an offset is neither."""
     async with bench() as it:
         session = await it.open()
         await it.store(1, b"a", b"b")
@@ -73,12 +73,12 @@ async def test_what_is_delivered_or_lost_is_counted_by_topic_and_group() -> None
 
 @in_virtual_time
 async def test_deliveries_are_traced_until_they_are_acknowledged() -> None:
-    """Those that bring messages."""
+    """Only deliveries with messages."""
     async with bench() as it:
         seen: list[tuple[Any, ...]] = []
 
         class Traces:
-            """What it is told."""
+            """The recorded calls."""
 
             def pushed(self, *what: Any) -> None:
                 seen.append(what)
@@ -117,7 +117,7 @@ async def test_broadcast_sessions_each_get_everything_and_keep_their_own_offsets
 
 @in_virtual_time
 async def test_only_what_a_client_wants_is_delivered_also_after_it_wants_something_else() -> None:
-    """In queues that it has already, and in those that it gets."""
+    """In queues that it already has, and in new ones."""
     async with bench() as it:
         session = await it.open(filters={"t": compile_filter("a", "")})
         await store_tagged(it, 0, "a", "b", "a")
@@ -135,7 +135,7 @@ async def test_only_what_a_client_wants_is_delivered_also_after_it_wants_somethi
 
 @in_virtual_time
 async def test_the_credit_of_what_never_left_is_for_other_queues() -> None:
-    """Of a queue that went to another member, and of one that begins anew."""
+    """For a queue that moved to another member, and for one that restarts."""
     async with bench() as it:
         first = await it.open("a", messages=1)
         await it.store(3, b"lost")
@@ -156,7 +156,7 @@ async def test_the_credit_of_what_never_left_is_for_other_queues() -> None:
 
 @in_virtual_time
 async def test_what_is_assigned_is_told_with_its_generation() -> None:
-    """Deliveries come under the same one, also of queues that stay."""
+    """Deliveries have the same generation, also those of queues that stay."""
     async with bench() as it:
         first = await it.open("a")
         one = await event(first, Assigned)
@@ -174,7 +174,7 @@ async def test_what_is_assigned_is_told_with_its_generation() -> None:
 
 @in_virtual_time
 async def test_a_queue_of_a_topic_that_was_made_anew_is_taken_on_anew() -> None:
-    """Its messages are others, of which the client hears before they come; of one that is gone nothing comes."""
+    """Its messages are others, and the client is notified before they come. A deleted topic has no deliveries."""
     async with bench() as it:
         await it.store(0, b"a", b"b")
         session = await it.open()
@@ -204,7 +204,7 @@ async def test_a_queue_of_a_topic_that_was_made_anew_is_taken_on_anew() -> None:
 
 @in_virtual_time
 async def test_locks_are_asked_for_in_the_clients_name_and_given_back() -> None:
-    """Resumed only after they were lost; given back as they were taken, and not when they were lost."""
+    """They are resumed only after a loss. They are released as taken, and not if they were lost."""
     async with bench() as it:
         asked: list[LockRequest] = []
         freed: list[LockRequest] = []
@@ -238,7 +238,7 @@ async def test_locks_are_asked_for_in_the_clients_name_and_given_back() -> None:
 
 @in_virtual_time
 async def test_who_lost_a_queue_to_a_newer_session_of_its_client_is_replaced() -> None:
-    """Not who hears of it when it asks for the first time: then the other is the older one."""
+    """Not at the first request: then the other session is the older one."""
     async with bench() as it:
         session = await it.open()
         await it.rest()
@@ -256,7 +256,7 @@ async def test_who_lost_a_queue_to_a_newer_session_of_its_client_is_replaced() -
 
 @in_virtual_time
 async def test_a_queue_is_kept_from_its_next_owner_for_a_while_and_what_cannot_be_stored_is_given_up() -> None:
-    """An acknowledgement that is on its way is waited for four seconds; it is not repeated after that."""
+    """An acknowledgement in flight is waited for four seconds; it is not repeated after that."""
     async with bench() as it:
         await it.store(0, b"a")
         session = await it.open()
@@ -278,7 +278,7 @@ async def test_a_queue_is_kept_from_its_next_owner_for_a_while_and_what_cannot_b
 
 @in_virtual_time
 async def test_a_queue_begins_anew_without_waiting_for_what_was_acknowledged_under_the_lost_lock() -> None:
-    """That is given up: the offset is another's to say now."""
+    """They are dropped: the offset belongs to another owner now."""
     async with bench() as it:
         await it.store(0, b"a", b"b")
         session = await it.open()
@@ -294,7 +294,7 @@ async def test_a_queue_begins_anew_without_waiting_for_what_was_acknowledged_und
 
 @in_virtual_time
 async def test_nothing_of_a_suspended_queue_comes_and_other_queues_go_on() -> None:
-    """When it goes on, its messages come."""
+    """After it is resumed, its messages come."""
     async with bench() as it:
         session = await it.open()
         session.suspend(frozenset({QUEUES[0]}))
@@ -310,7 +310,7 @@ async def test_nothing_of_a_suspended_queue_comes_and_other_queues_go_on() -> No
 
 @in_virtual_time
 async def test_what_is_not_acknowledged_may_be_as_much_as_the_group_allows() -> None:
-    """Beyond it nothing is sent; the group's own setting counts, and the usual one without."""
+    """Beyond it nothing is sent; the group's own setting counts, otherwise the default."""
     async with bench() as it:
         session = await it.open()
         assert session.unacknowledged_bytes_max == 64 << 20
@@ -340,7 +340,7 @@ async def test_what_is_not_acknowledged_may_be_as_much_as_the_group_allows() -> 
 async def test_a_read_asks_for_a_share_of_what_there_is(
     queues: int, left_bytes: int, credit_bytes: int, asked_bytes: int
 ) -> None:
-    """1 MiB at most and 64 KiB at least: of a session's 8 MiB, of the memory that is left, of the client's credit."""
+    """Between 64 KiB and 1 MiB, depending on the session's 8 MiB, the remaining memory and the client's credit."""
     async with bench() as it:
         topic = Topic("t", 77, 9, TOPIC.permission, (Placement("e", queues, queues),))
         it.directory.learn_topic(topic)

@@ -1,4 +1,4 @@
-"""All push sessions of a snode: who may open one, who is ended and why, what operators read of them."""
+"""All push sessions of a snode: opening, ending with reasons, metrics."""
 
 import asyncio
 import dataclasses
@@ -20,7 +20,7 @@ from tests.unit.snode.push.push_bench import EXPIRY_S, QUEUES, Bench, bench, eve
 
 
 async def closed(session: PushSession) -> tuple[CloseReason, str]:
-    """Why it ended."""
+    """The reason of its end."""
     last = await event(session, Closed)
     return last.reason, last.message
 
@@ -31,12 +31,12 @@ def wanted(*topics: str) -> list[Subscription]:
 
 
 def members(it: Bench) -> dict[str, str]:
-    """Client ids of group g, and the sessions that are members under them."""
+    """Client ids of group g, and the sessions of their group members."""
     return {name: one.session_id for name, one in it.groups.membership.members("g").items()}
 
 
 async def refused(it: Bench, *subscriptions: Subscription) -> OrtooError:
-    """Why nobody may subscribe so."""
+    """The error for these subscriptions."""
     with pytest.raises(OrtooError) as found:
         await it.sessions.filters("g", subscriptions, "a.path")
     return found.value
@@ -44,7 +44,7 @@ async def refused(it: Bench, *subscriptions: Subscription) -> OrtooError:
 
 @in_virtual_time
 async def test_subscriptions_are_one_a_topic_that_can_be_read_and_a_thousand_at_most() -> None:
-    """What is refused names the field, and how many or which are allowed."""
+    """The error names the field, and the limit or the allowed values."""
     async with bench() as it:
         it.directory.learn_topic(dataclasses.replace(TOPIC, name="w", permission=Permission.WRITE_ONLY))
         none = await refused(it)
@@ -67,7 +67,7 @@ async def test_subscriptions_are_one_a_topic_that_can_be_read_and_a_thousand_at_
 
 @in_virtual_time
 async def test_a_filter_is_made_of_each_subscription_and_the_groups_own_retry_topic_may_come_later() -> None:
-    """Tags, a condition, or nothing, which is everything; another group's retry topic has to be there."""
+    """Tags, a condition, or nothing, which is everything; another group's retry topic must exist."""
     async with bench() as it:
         for name in ("u", "v"):
             it.directory.learn_topic(dataclasses.replace(TOPIC, name=name))
@@ -88,7 +88,7 @@ async def test_a_filter_is_made_of_each_subscription_and_the_groups_own_retry_to
 
 @in_virtual_time
 async def test_an_open_session_is_a_member_found_by_its_client() -> None:
-    """It costs the memory something, and has gone from everywhere when it is closed."""
+    """It uses some memory, and is removed everywhere when it is closed."""
     async with bench() as it:
         session = await it.open()
         assert it.sessions.all() == [session]
@@ -107,7 +107,7 @@ async def test_an_open_session_is_a_member_found_by_its_client() -> None:
 
 @in_virtual_time
 async def test_who_may_not_consume_opens_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a group that is switched off, nor as broadcast where that is not allowed, nor one that pops."""
+    """Neither a disabled group, nor broadcast where it is not allowed, nor a group that pops."""
     async with bench() as it:
         used: list[tuple[int, str, DeliveryMode]] = []
 
@@ -119,7 +119,7 @@ async def test_who_may_not_consume_opens_no_session(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(it.enode, "use_mode", use_mode)
         for name, rules in (("off", {"consume_enabled": False}), ("alone", {"broadcast_enabled": False})):
             it.directory.learn_group(Group(name, 1, **rules))  # type: ignore[arg-type]
-        with pytest.raises(Conflict, match="switched off"):
+        with pytest.raises(Conflict, match="it is disabled"):
             await it.open(group="off")
         with pytest.raises(Forbidden, match="broadcast"):
             await it.open(group="alone", broadcast=True)
@@ -134,7 +134,7 @@ async def test_who_may_not_consume_opens_no_session(monkeypatch: pytest.MonkeyPa
 
 @in_virtual_time
 async def test_a_snode_has_so_many_sessions_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more is sent to another snode, and is nobody here; when one has ended there is room again."""
+    """One more is referred to another snode, and is not recorded here. When one has ended there is space again."""
     async with bench() as it:
         monkeypatch.setattr(module, "SESSIONS_MAX", 2)
         first = await it.open("a")
@@ -149,14 +149,14 @@ async def test_a_snode_has_so_many_sessions_at_most(monkeypatch: pytest.MonkeyPa
 
 @in_virtual_time
 async def test_a_clients_next_session_takes_the_place_of_the_one_before() -> None:
-    """The first is told why; the group goes on with the second, and so do its queues."""
+    """The first gets the reason; the group continues with the second, and so do its queues."""
     async with bench() as it:
         first = await it.open("same")
         await it.rest()
         second = await it.open("same")
         assert await closed(first) == (
             CloseReason.REPLACED,
-            "another session of client same has taken its place; give each client an id of its own",
+            "another session of client same has replaced it; give each client a unique id",
         )
         assert it.sessions.all() == [second]
         assert members(it) == {"same": second.session_id}
@@ -166,7 +166,7 @@ async def test_a_clients_next_session_takes_the_place_of_the_one_before() -> Non
 
 @in_virtual_time
 async def test_a_session_whose_follower_has_left_already_ends_as_well() -> None:
-    """Both were told by the shared store at once: it is no member any more, and would share nothing with others."""
+    """The shared store sent both at once: it is no longer a member, and would not share with others."""
     async with bench() as it:
         session = await it.open()
         await it.rest()
@@ -180,7 +180,7 @@ async def test_a_session_whose_follower_has_left_already_ends_as_well() -> None:
 
 @in_virtual_time
 async def test_a_session_that_meets_a_failure_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others go on."""
+    """Others continue."""
     async with bench() as it:
         other = await it.open("other", group="h")
 
@@ -192,14 +192,14 @@ async def test_a_session_that_meets_a_failure_ends_and_says_so(monkeypatch: pyte
         session = await it.open()
         assert await closed(session) == (
             CloseReason.EXPIRED,
-            "serving it met a failure; the snode's log has the details; open another session",
+            "the snode failed to serve the session and logged the details; open another session",
         )
         assert it.sessions.all() == [other]
 
 
 @in_virtual_time
 async def test_who_does_not_read_while_the_memory_is_used_up_is_ended_and_what_waits_is_dropped() -> None:
-    """It is told why, and counts as slow."""
+    """It gets the reason, and counts as slow."""
     async with bench() as it:
         session = await it.open()
         await it.store(0, b"a" * 1000)
@@ -215,7 +215,7 @@ async def test_who_does_not_read_while_the_memory_is_used_up_is_ended_and_what_w
 
 @in_virtual_time
 async def test_other_subscriptions_count_unless_they_are_older_or_those_of_a_session_that_was_replaced() -> None:
-    """The group shares out the topics anew, and what is delivered follows the filter."""
+    """The group assigns the topics again, and deliveries follow the filter."""
     async with bench() as it:
         it.directory.learn_topic(dataclasses.replace(TOPIC, name="u", topic_id=78))
         session = await it.open()
@@ -245,7 +245,7 @@ async def test_other_subscriptions_count_unless_they_are_older_or_those_of_a_ses
 
 @in_virtual_time
 async def test_a_client_with_a_session_of_its_own_stays_a_member_when_its_push_session_ends() -> None:
-    """It is no longer active, and gets no queues; unless another session stands for it by then."""
+    """It is no longer active, and gets no queues; unless another session has replaced it."""
     async with bench() as it:
         session = await it.open(member_session_id="client's")
         assert members(it) == {"c": "client's"}
@@ -264,7 +264,7 @@ async def test_a_client_with_a_session_of_its_own_stays_a_member_when_its_push_s
 
 @in_virtual_time
 async def test_a_client_that_opens_its_push_session_anew_goes_on_with_its_queues() -> None:
-    """The broken one before it, of the same session of the client, ends later and takes nothing along."""
+    """The broken one before it, of the same session of the client, ends later without effect."""
     async with bench() as it:
         await it.open(member_session_id="client's")
         await it.rest()
@@ -280,7 +280,7 @@ async def test_a_client_that_opens_its_push_session_anew_goes_on_with_its_queues
 async def test_a_session_that_ends_while_its_new_topics_are_looked_up_is_no_member_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Or its queues would be nobody's. What the client has said meanwhile counts together with it."""
+    """Otherwise its queues would have no owner. The client's requests meanwhile count together with it."""
     async with bench() as it:
         asked, answer = asyncio.Event(), asyncio.Event()
 
@@ -313,7 +313,7 @@ async def test_a_session_that_ends_while_its_new_topics_are_looked_up_is_no_memb
 
 @in_virtual_time
 async def test_a_client_that_does_not_take_the_reason_has_a_minute_to() -> None:
-    """Then its connection is ended, if its call has not ended by itself; without a call there is nobody to tell."""
+    """Then its connection is ended, if its call has not ended; without a call there is no one to notify."""
     async with bench() as it:
         calls: Any = object()
         deaf: list[str] = []
@@ -337,7 +337,7 @@ async def test_a_client_that_does_not_take_the_reason_has_a_minute_to() -> None:
 
 @in_virtual_time
 async def test_a_silent_session_is_ended() -> None:
-    """Who was heard within the expiry is not; clients are asked to say something four times as often."""
+    """A session heard within the expiry is not; clients must send something four times as often."""
     async with bench() as it:
         assert it.sessions.heartbeat_interval_ms == EXPIRY_S * 1000 / 4 == 15_000
         silent, loud = await it.open("silent"), await it.open("loud")
@@ -352,14 +352,14 @@ async def test_a_silent_session_is_ended() -> None:
         assert it.sessions.all() == [loud]
         assert await closed(silent) == (
             CloseReason.EXPIRED,
-            "nothing was heard for 60 s; send a Heartbeat in between, or open another",
+            "the client sent nothing for 60 s; send heartbeats, and open another session",
         )
         assert it.sessions.evicted_slow == 0
 
 
 @in_virtual_time
 async def test_a_session_may_be_silent_for_as_long_as_it_was_told() -> None:
-    """Also when others may not any more, or its client would beat in time and be ended."""
+    """Also if others may not any more, or its client would beat in time and be ended."""
     async with bench() as it:
         before = await it.open("before")
         it.sessions.expiry_s = EXPIRY_S / 4
@@ -391,4 +391,4 @@ async def test_sessions_of_a_group_that_is_closed_end() -> None:
         await it.sessions.sweep()
         reason, message = await closed(shared)
         assert reason is CloseReason.GROUP_CLOSED
-        assert "switched off" in message
+        assert "it is disabled" in message

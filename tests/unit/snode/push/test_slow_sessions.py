@@ -1,4 +1,4 @@
-"""Who is slow, and what operators read of push sessions."""
+"""Slow sessions, and the metrics of push sessions."""
 
 import dataclasses
 from typing import Any
@@ -17,7 +17,7 @@ GROUP = Group("g", 1, slow_consumer_threshold_messages=3, slow_consumer_grace_ms
 
 
 async def began(it: Bench, *queue_ids: int, client_id: str = "c", messages: int = 1000) -> PushSession:
-    """A session that was given two messages of each queue a moment ago, and has acknowledged the first."""
+    """A session that was sent two messages of each queue, and has acknowledged the first."""
     it.directory.learn_group(GROUP)
     await it.rest(100.0)
     for queue_id in queue_ids:
@@ -32,7 +32,7 @@ async def began(it: Bench, *queue_ids: int, client_id: str = "c", messages: int 
 
 
 async def swept(it: Bench, after_s: float) -> list[str]:
-    """Who is left."""
+    """The remaining sessions."""
     await it.rest(after_s)
     await it.sessions.sweep()
     await it.rest()
@@ -40,7 +40,7 @@ async def swept(it: Bench, after_s: float) -> list[str]:
 
 
 def asked_about(it: Bench) -> list[int]:
-    """The topics whose ends the enode is asked for from now on."""
+    """The topics whose ends are requested from the enode from now on."""
     asked: list[int] = []
     describe = it.enode.describe_queues
 
@@ -54,7 +54,7 @@ def asked_about(it: Bench) -> list[int]:
 
 @in_virtual_time
 async def test_who_is_further_behind_than_allowed_for_the_whole_grace_is_evicted() -> None:
-    """E-082: not at the threshold and not before the grace is over; it hears how far behind it is, and for how long."""
+    """Not at the threshold and not before the grace period has ended; the reason has the lag and the time (E-082)."""
     async with bench() as it:
         session = await began(it, 0, 1)
         await it.store(1, b"c", b"d", b"e", b"f")
@@ -73,15 +73,15 @@ async def test_who_is_further_behind_than_allowed_for_the_whole_grace_is_evicted
         closed = await event(session, Closed)
         assert (closed.reason, closed.message) == (
             CloseReason.SLOW_CONSUMER,
-            "queue t/e/1 is 5 messages ahead of the acknowledged offset 2 (threshold 3) and nothing was acknowledged "
-            "for 5.9 s; open a new session to go on from there",
+            "queue t/e/1 is 5 messages ahead of the acknowledged offset 2 (threshold 3), unchanged "
+            "for 5.9 s; open a new session to continue from there",
         )
         assert it.sessions.evicted_slow == 4
 
 
 @in_virtual_time
 async def test_how_far_a_queue_is_its_enode_is_asked_once_for_all_sessions() -> None:
-    """A session without credit has not heard of what came since; one that owes nothing is not asked about."""
+    """A session without credit does not have the new end; one without due acknowledgements is not requested."""
     async with bench() as it:
         behind = await began(it, 0, 1, client_id="behind", messages=4)
         asked = asked_about(it)
@@ -101,7 +101,7 @@ async def test_how_far_a_queue_is_its_enode_is_asked_once_for_all_sessions() -> 
 
 @in_virtual_time
 async def test_while_an_enode_is_away_what_was_heard_of_it_counts() -> None:
-    """Neither does its silence save who is slow, nor does it end who is not."""
+    """Its silence neither protects slow sessions, nor ends others."""
     async with bench() as it:
         session = await began(it, 0, 1)
         await it.store(1, b"c", b"d", b"e", b"f")
@@ -120,7 +120,7 @@ async def test_while_an_enode_is_away_what_was_heard_of_it_counts() -> None:
 
 @in_virtual_time
 async def test_an_enode_that_does_not_answer_is_asked_once_for_all_its_topics() -> None:
-    """Each time costs a timeout, in which nobody's end is looked for."""
+    """Each request costs a timeout, in which no session is checked."""
     async with bench() as it:
         it.directory.learn_topic(dataclasses.replace(TOPIC, name="u", topic_id=78))
         for number in range(4):
@@ -145,7 +145,7 @@ async def test_an_enode_that_does_not_answer_is_asked_once_for_all_its_topics() 
 
 @in_virtual_time
 async def test_nobodys_end_waits_for_anothers() -> None:
-    """What a silent one has acknowledged may be waited for, and many are silent when a network breaks."""
+    """A silent session's commits may delay its end, and many are silent when a network breaks."""
     async with bench() as it:
         silent = [await it.open(f"silent {number}", group="other") for number in range(3)]
         await it.store(3, b"a")
@@ -171,7 +171,7 @@ async def test_nobodys_end_waits_for_anothers() -> None:
 
 @in_virtual_time
 async def test_who_has_acknowledged_nothing_yet_or_has_suspended_a_queue_is_not_slow() -> None:
-    """E-085: and a queue that goes on is awaited from then on."""
+    """E-085: and a resumed queue is awaited from then on."""
     async with bench() as it:
         it.directory.learn_group(GROUP)
         await it.store(0, *[b"a"] * 9)
@@ -202,14 +202,14 @@ async def test_who_holds_all_the_bytes_it_may_and_acknowledges_none_is_evicted()
         closed = await event(session, Closed)
         assert (closed.reason, closed.message) == (
             CloseReason.SLOW_CONSUMER,
-            f"{size_bytes} bytes are not acknowledged (at most {size_bytes} may be), and nothing of queue t/e/0 was "
-            "for 6.0 s; open a new session to go on",
+            f"{size_bytes} bytes are not acknowledged (limit {size_bytes}), and nothing of queue t/e/0 was "
+            "acknowledged for 6.0 s; open a new session to continue",
         )
 
 
 @in_virtual_time
 async def test_operators_read_sessions_messages_on_their_way_and_who_was_evicted() -> None:
-    """By group, and by topic and group; before a group has acknowledged anything nothing is on its way."""
+    """By group, and by topic and group; before a group has acknowledged anything none is in flight."""
 
     def told() -> dict[str, Any]:
         return {family.name: (family.kind, family.labels, dict(samples)) for family, samples in it.metrics.read()}

@@ -1,4 +1,4 @@
-"""Names with a namespace, on their way in and out."""
+"""Names with a namespace, in requests and answers."""
 
 from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
@@ -7,7 +7,7 @@ from ortoo.snode.rocketmq.protocol.namespaces import let_out, taken_in
 
 
 def test_every_name_of_a_request_is_made_whole_and_bare_again() -> None:
-    """B-108: topics and groups, however deep, those of groups' own topics behind their prefix; twice is once."""
+    """Topics and groups at any depth, in topics of groups behind their prefix; a second time changes nothing."""
     entry = d.SubscriptionEntry(topic=Resource(name="t", resource_namespace="ns"))
     wish = d.Subscription(group=Resource(name="g"), subscriptions=[entry])
     command = s.TelemetryCommand(settings=d.Settings(subscription=wish))

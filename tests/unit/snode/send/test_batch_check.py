@@ -47,7 +47,7 @@ def resealed(records: bytes, count: int, inflated: int) -> SealedBatch:
 
 
 def changed(**columns: Any) -> SealedBatch:
-    """The batch of MESSAGES with some fields set otherwise; dots in names are written as two underscores."""
+    """The batch of MESSAGES with some fields changed; dots in names are written as two underscores."""
     batch = record_pb2.RecordBatch.FromString(encode(MESSAGES, now_ms=1).records)
     for path, value in columns.items():
         *parents, name = path.split("__")
@@ -60,7 +60,7 @@ def changed(**columns: Any) -> SealedBatch:
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_a_good_batch_passes_with_all_its_columns(codec: Codec) -> None:
-    """What the library encodes, the snode takes."""
+    """The snode accepts all batches of the library."""
     messages = [message.replace(body=message.body * 100) for message in MESSAGES]
     opened = check(encode(messages, now_ms=1, codec=codec))
     assert opened.count == 5
@@ -110,14 +110,14 @@ def test_a_good_batch_passes_with_all_its_columns(codec: Codec) -> None:
     ],
 )
 def test_a_wrong_column_is_named(columns: dict[str, Any], field: str) -> None:
-    """Each way of being malformed is refused with the path of the column."""
+    """Each malformed batch is refused with the path of the column."""
     with pytest.raises(Invalid) as caught:
         check(changed(**columns))
     assert caught.value.field == field
 
 
 def test_the_envelope_must_agree_with_what_is_inside() -> None:
-    """Count and size are what the enode believes, so the snode compares them."""
+    """The enode relies on count and size, so the snode compares them."""
     sealed = encode(MESSAGES, now_ms=1)
     for wrong in (replace(sealed, count=4), replace(sealed, body_inflated_bytes=1), replace(sealed, records_crc32c=1)):
         with pytest.raises(Invalid):
@@ -137,7 +137,7 @@ def test_the_envelope_must_agree_with_what_is_inside() -> None:
     ],
 )
 def test_limits_hold_for_producers_that_do_not_check(message: Message, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch made by other code than our library meets the same limits."""
+    """A batch made by other code than our library has the same limits."""
     with pytest.raises(Invalid):
         message.check()
     monkeypatch.setattr("ortoo.common.records.text_rules.TextRule.check", lambda *_: None)
@@ -151,13 +151,13 @@ def test_limits_hold_for_producers_that_do_not_check(message: Message, monkeypat
     "columns", [{"format": 2}, {"required_features": 1}, {"codec": 9}], ids=["format", "features", "codec"]
 )
 def test_a_newer_batch_is_unsupported(columns: dict[str, int]) -> None:
-    """What this process cannot know yet is not called damaged."""
+    """Unknown features are not reported as damage."""
     with pytest.raises(Unsupported):
         check(changed(**columns))
 
 
 def test_unknown_optional_columns_pass() -> None:
-    """A column of tomorrow that readers may ignore is left alone."""
+    """A future column that readers may ignore is passed through."""
     sealed = encode(MESSAGES, now_ms=1)
     records = sealed.records + b"\xf2\x3f\x03abc"
     assert check(resealed(records, sealed.count, sealed.body_inflated_bytes)).has_unknown_columns
@@ -165,7 +165,7 @@ def test_unknown_optional_columns_pass() -> None:
 
 @pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.LZ4])
 def test_a_bomb_is_refused_unopened(codec: Codec) -> None:
-    """A frame that says or holds another size than the batch declares is Invalid."""
+    """A frame that states or has another size than the batch declares is Invalid."""
     batch = record_pb2.RecordBatch.FromString(encode([Message(b"x" * 4_000_000)], now_ms=1, codec=codec).records)
     batch.body_inflated_bytes = 100
     batch.body_offsets = int32s(0, 100)
@@ -177,7 +177,7 @@ def test_a_bomb_is_refused_unopened(codec: Codec) -> None:
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_damage_is_never_another_error(data: st.DataObject) -> None:
-    """Whatever happens to the bytes, the answer is a checked batch or an error of ours."""
+    """For any change of the bytes, the result is a checked batch or an error of ours."""
     codec = data.draw(st.sampled_from(list(Codec)))
     sealed = encode([message.replace(body=message.body * 20) for message in MESSAGES], now_ms=1, codec=codec)
     records = bytearray(sealed.records)

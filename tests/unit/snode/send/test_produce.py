@@ -36,7 +36,7 @@ async def answers_of(stream: ProduceStream) -> list[ProduceAnswer]:
 
 
 async def test_answers_of_a_queue_come_in_order_even_when_one_is_refused() -> None:
-    """A batch that is refused at once is answered behind the earlier ones of its queue, not before."""
+    """A batch that is refused at once is answered after the earlier ones of its queue, not before."""
     enode = FakeEnode()
     stream = stream_to(enode)
     enode.gate.clear()
@@ -53,7 +53,7 @@ async def test_answers_of_a_queue_come_in_order_even_when_one_is_refused() -> No
 
 
 async def test_a_full_stream_is_not_read() -> None:
-    """Beyond the bound `take` waits until answers have left, and goes on then (back-pressure)."""
+    """Beyond the bound `take` waits until answers have been sent, and then continues (back-pressure)."""
     enode = FakeEnode()
     stream = stream_to(enode, batches_max=2)
     enode.gate.clear()
@@ -69,7 +69,7 @@ async def test_a_full_stream_is_not_read() -> None:
 
 
 async def test_one_queue_does_not_wait_for_another() -> None:
-    """A queue whose enode refuses is answered while another's batch is still on its way."""
+    """A queue whose enode refuses is answered while another's batch is still in flight."""
     enode = FakeEnode()
     stream = stream_to(enode)
     enode.gate.clear()
@@ -82,7 +82,7 @@ async def test_one_queue_does_not_wait_for_another() -> None:
 
 
 async def test_errors_of_the_enode_reach_the_producer() -> None:
-    """Overloaded and Unavailable are answered as they are."""
+    """Overloaded and Unavailable are passed on unchanged."""
     enode = FakeEnode()
     enode.refusals.extend([Overloaded("slow down", retry_after_ms=5), Unavailable("gap")])
     stream = stream_to(enode)
@@ -93,7 +93,7 @@ async def test_errors_of_the_enode_reach_the_producer() -> None:
 
 
 async def test_the_columns_say_whether_a_batch_is_delayed() -> None:
-    """Whatever its producer put on the envelope, the enode hears what is inside (G6)."""
+    """For any envelope of the producer, the enode gets what the columns have (G6)."""
     enode = FakeEnode()
     stream = stream_to(enode)
     delayed = encode([Message(b"x", deliver_at_ms=5)], now_ms=1)
@@ -105,7 +105,7 @@ async def test_the_columns_say_whether_a_batch_is_delayed() -> None:
 
 
 async def test_the_end_carries_its_error_after_the_last_answer() -> None:
-    """What was taken is answered first, then the stream's own error is raised."""
+    """Taken batches are answered first, then the stream's own error is raised."""
     enode = FakeEnode()
     stream = stream_to(enode)
     await stream.take(1, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT)

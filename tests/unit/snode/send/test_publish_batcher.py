@@ -1,4 +1,4 @@
-"""Single messages on their way to one queue."""
+"""Single messages in flight to one queue."""
 
 import asyncio
 
@@ -28,10 +28,10 @@ from tests.unit.snode.fake_enode import FakeEnode
 
 
 class Draining(PublishBatcher):
-    """What waits and what is on its way counts until it is neither, in every test here (G17)."""
+    """Messages count while they wait or are in flight, in every test here (G17)."""
 
     async def drain(self) -> None:
-        """The same, and nothing counts then."""
+        """As `in_virtual_time`; at the end no memory is counted."""
         await super().drain()
         assert not self.memory.bytes
 
@@ -50,7 +50,7 @@ def batcher_to(enode: FakeEnode, memory: MemoryBudget | None = None, **limits: f
 
 
 async def test_what_arrives_during_an_append_becomes_one_batch() -> None:
-    """Ten requests behind one in flight make one further batch; everybody gets his own offset."""
+    """Ten requests behind one in flight make one further batch; every caller gets its own offset."""
     enode = FakeEnode()
     batcher = batcher_to(enode)
     enode.gate.clear()
@@ -66,7 +66,7 @@ async def test_what_arrives_during_an_append_becomes_one_batch() -> None:
 
 
 async def test_a_lost_answer_does_not_store_twice() -> None:
-    """After a lost answer the very same batch is sent again, and the enode answers its first place (G4)."""
+    """After a lost answer the same batch is sent again, and the enode returns its first offset (G4)."""
     enode = FakeEnode()
     batcher = batcher_to(enode)
     enode.lost_answers = 2
@@ -79,7 +79,7 @@ async def test_a_lost_answer_does_not_store_twice() -> None:
 
 
 async def test_an_outcome_that_stays_unknown_begins_a_new_sequence() -> None:
-    """When time is up the callers hear Unavailable, and later messages go under another producer id."""
+    """At the timeout the callers get Unavailable, and later messages have another producer id."""
     enode = FakeEnode()
     batcher = batcher_to(enode, timeout_s=0.0)
     enode.lost_answers = 1
@@ -96,7 +96,7 @@ async def test_an_outcome_that_stays_unknown_begins_a_new_sequence() -> None:
 
 @pytest.mark.parametrize("second", [NotFound("who?", field="batch.producer_id"), Overloaded("its disk is full")])
 async def test_a_refusal_of_the_second_try_says_nothing_about_the_first(second: OrtooError) -> None:
-    """Who sent is told that the outcome is unknown, and not that there is no such thing, or no room."""
+    """The sender is told that the outcome is unknown, and not that the request was refused."""
     enode = FakeEnode()
     batcher = batcher_to(enode, timeout_s=0.1)
     enode.refusals.extend([Unavailable("it ended the stream"), *[second] * 100])
@@ -126,7 +126,7 @@ async def test_what_may_be_stored_together_is_not_sent_apart(second: OrtooError)
 
 
 async def test_who_has_to_stay_is_answered_in_time_beside_many_who_may_go_elsewhere() -> None:
-    """What may move fails at once and makes room for more of it; what may not is not taken along for ever."""
+    """Messages that may move fail at once, which makes space for more of them. Others are still sent in time."""
 
     class Refusing(FakeEnode):
         async def _append(self, queue_id: int, batch: SealedBatch) -> Appended:
@@ -149,7 +149,7 @@ async def test_who_has_to_stay_is_answered_in_time_beside_many_who_may_go_elsewh
 
 @pytest.mark.parametrize("first", ["was not taken", "may be stored"])
 async def test_what_may_go_elsewhere_waits_for_nothing_that_may_not(first: str) -> None:
-    """An enode that takes nothing is asked again and again for what is bound to it, and for that alone."""
+    """An enode that takes nothing is retried only with the messages bound to it."""
     enode = FakeEnode()
     if first == "may be stored":
         enode.refusals.append(Unavailable("it ended the stream"))
@@ -167,7 +167,7 @@ async def test_what_may_go_elsewhere_waits_for_nothing_that_may_not(first: str) 
 
 @pytest.mark.parametrize("refusal", [Unavailable("it is frozen"), Overloaded("bytes wait for its disk")])
 async def test_nobody_waits_for_many_times_the_timeout(refusal: OrtooError) -> None:
-    """What waited behind a batch that had its whole time fails with it, and not one batch after another."""
+    """Messages behind a batch that timed out fail with it, and not one batch after another."""
     enode = FakeEnode()
     enode.refusals.extend([refusal] * 1000)
     batcher = batcher_to(enode, timeout_s=0.2)
@@ -185,7 +185,7 @@ async def test_nobody_waits_for_many_times_the_timeout(refusal: OrtooError) -> N
 
 
 async def test_only_what_was_never_sent_may_go_elsewhere() -> None:
-    """G4: an enode that died with a batch may have stored it, though it takes nothing when it is asked again."""
+    """G4: an enode that died with a batch may have stored it, though it takes nothing at the retry."""
 
     class Dying(FakeEnode):
         async def _append(self, queue_id: int, batch: SealedBatch) -> Appended:
@@ -209,7 +209,7 @@ async def test_only_what_was_never_sent_may_go_elsewhere() -> None:
 
 
 async def test_sequences_continue_from_batch_to_batch() -> None:
-    """Batches of one batcher carry one producer id and a sequence without gaps."""
+    """Batches of one batcher have one producer id and a sequence without gaps."""
     enode = FakeEnode()
     batcher = batcher_to(enode)
     for number in range(3):
@@ -221,7 +221,7 @@ async def test_sequences_continue_from_batch_to_batch() -> None:
 
 @pytest.mark.parametrize("was_away", [False, True])
 async def test_a_forgotten_producer_begins_anew(*, was_away: bool) -> None:
-    """An enode that forgot the idle producer id gets the messages under a new one, also one that was away at first."""
+    """An enode that forgot the idle producer id gets the messages under a new one, also after a failed try."""
     enode = FakeEnode()
     batcher = batcher_to(enode)
     batcher.put([Message(b"before")])
@@ -249,7 +249,7 @@ async def test_a_refusal_is_told_and_the_batcher_goes_on() -> None:
 
 
 async def test_requests_share_batches_again_when_those_that_go_apart_have_failed() -> None:
-    """Three are refused together, and the enode is away when the first is sent by itself."""
+    """Three are refused together, and the enode is unreachable when the first is sent alone."""
     enode = FakeEnode()
     batcher = batcher_to(enode, timeout_s=0.05)
     enode.refusals.append(Invalid("one of them"))
@@ -265,7 +265,7 @@ async def test_requests_share_batches_again_when_those_that_go_apart_have_failed
 
 
 async def test_what_waits_is_bounded() -> None:
-    """Beyond the bound senders are told to slow down, and nothing of theirs is kept."""
+    """Beyond the bound senders are throttled, and none of their messages are kept."""
     batcher = batcher_to(FakeEnode(), waiting_bytes_max=1000)
     batcher.put([Message(b"x" * 900)])
     with pytest.raises(Overloaded):
@@ -274,7 +274,7 @@ async def test_what_waits_is_bounded() -> None:
 
 
 async def test_what_a_sender_left_behind_counts_until_it_has_gone() -> None:
-    """G17: a sender who gives up takes the call's memory along, not the message that waits or is on its way."""
+    """G17: a sender that cancels releases the call's memory, not the message that waits or is in flight."""
     enode, budget = FakeEnode(), MemoryBudget(1 << 30)
     batcher = batcher_to(enode, budget)
     enode.gate.clear()

@@ -1,4 +1,4 @@
-"""Choosing queues for single messages, and refusing what cannot be stored."""
+"""The choice of queues for single messages, and refused messages."""
 
 import asyncio
 from typing import Any, cast
@@ -30,7 +30,7 @@ QUEUES = TOPIC.write_queues()
 
 
 class KnownTopics:
-    """A watch that knows one topic."""
+    """A watch with one topic."""
 
     async def topic(self, name: str) -> Topic:
         """That topic."""
@@ -51,12 +51,12 @@ def publisher_to(
 
 @given(st.text(min_size=1, max_size=20))
 def test_a_message_group_has_one_queue(group: str) -> None:
-    """The choice depends on the group and the queues alone."""
+    """The choice depends only on the group and the queues."""
     assert queue_of_group(group, QUEUES) == queue_of_group(group, list(QUEUES))
 
 
 def test_known_groups_keep_their_queues() -> None:
-    """The hash is part of the contract: these never change."""
+    """The hash is part of the contract: these values never change."""
     assert [queue_of_group(group, QUEUES).queue_id for group in ("a", "b", "order-17", "örtöö")] == [0, 0, 1, 0]
 
 
@@ -70,7 +70,7 @@ async def test_idle_time_spreads_single_messages_over_all_queues() -> None:
 
 
 async def test_messages_of_one_call_stay_together_and_get_their_ids() -> None:
-    """Messages without a group go to one queue in order; ids are the producer's or made of where they lie."""
+    """Messages without a group go to one queue in order; ids are the producer's or made of the location."""
     async with Background("test") as background:
         publisher = publisher_to(FakeEnode(), background)
         receipts = await publisher.publish("t", [Message(b"x"), Message(b"y", message_id="mine")], None)
@@ -109,7 +109,7 @@ async def test_a_named_queue_must_take_messages() -> None:
 
 @pytest.mark.parametrize("error", [Unavailable("frozen"), Invalid("ten years ahead", field="deliver_at_ms")])
 async def test_a_message_with_an_id_that_cannot_be_stored_fails_its_sender_alone(error: OrtooError) -> None:
-    """B-001, B-002: the error is the answer of that call, and the process's own tasks go on."""
+    """The error is the answer of that call, and the process's own tasks continue."""
 
     class Refusing(FakeEnode):
         async def append_identified(self, *_: object) -> list[MessagePlace]:
@@ -125,7 +125,7 @@ async def test_a_message_with_an_id_that_cannot_be_stored_fails_its_sender_alone
 
 
 async def test_after_a_doubtful_try_nobody_says_that_nothing_was_taken() -> None:
-    """An enode that was away at the last try may have stored a message with an id at the first."""
+    """An enode that was unreachable at the last try may have stored a message with an id at the first."""
 
     class Dying(FakeEnode):
         tries = 0
@@ -156,7 +156,7 @@ IN_TWO_QUEUES = [Message(b"x", message_group=group) for group in ("a", "order-17
     ],
 )
 async def test_of_a_call_that_is_stored_in_part_nobody_says_that_nothing_was(refusal: OrtooError) -> None:
-    """G11: a refusal says that nothing is stored, and one of two queues has its message."""
+    """G11: a refusal means that nothing is stored, but one of two queues has its message."""
 
     class Refusing(FakeEnode):
         async def _append(self, queue_id: int, batch: SealedBatch) -> Appended:
@@ -174,7 +174,7 @@ async def test_of_a_call_that_is_stored_in_part_nobody_says_that_nothing_was(ref
 
 
 async def test_who_is_refused_at_once_hears_that_another_part_was_on_its_way() -> None:
-    """The enode of the second message is known to be away when the first one has left already."""
+    """The enode of the second message is known to be unreachable after the first one was sent."""
 
     class Leaving(EnodeLinks):
         asked = 0
@@ -195,7 +195,7 @@ async def test_who_is_refused_at_once_hears_that_another_part_was_on_its_way() -
 
 
 async def test_a_queue_for_which_there_is_no_room_is_passed_over_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While as many queues are served as may be, the turn goes on from one that is not to those that are."""
+    """At the maximum of served queues, the turn passes from an unserved queue to the served ones."""
     monkeypatch.setattr("ortoo.snode.send.publisher.BATCHERS_MAX", 1)
     enode = FakeEnode()
     enode.gate.clear()
@@ -204,7 +204,7 @@ async def test_a_queue_for_which_there_is_no_room_is_passed_over_next_time(monke
         one = background.asked("1", publisher.publish("t", [Message(b"1")], None))
         await enode.arrived.wait()
         [served] = publisher._batchers.values()
-        served.batches_cut += 1  # nothing more can join: the turn goes on
+        served.batches_cut += 1  # nothing more can join: the turn changes
         for _ in range(len(QUEUES) - 1):
             with pytest.raises(Unavailable):
                 await publisher.publish("t", [Message(b"lost")], None)

@@ -1,4 +1,4 @@
-"""Topics that their first message makes."""
+"""Topics that are created by their first message."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ TIMEOUT_S = 3.0
 
 
 class SilentNameServer:
-    """It knows no topic, and answers nothing more once it is asked to make one."""
+    """It has no topic, and does not answer the request to create one."""
 
     def __init__(self) -> None:
         self.is_silent = False
@@ -28,7 +28,7 @@ class SilentNameServer:
         raise await self._late()
 
     async def create_topic(self, name: str, *, queue_count: int) -> Topic:
-        """Nobody hears."""
+        """Never answer."""
         self.is_silent = True
         raise await self._late()
 
@@ -39,7 +39,7 @@ class SilentNameServer:
 
 @in_virtual_time
 async def test_senders_to_a_topic_that_cannot_be_made_do_not_wait_for_each_other() -> None:
-    """One tries, and the others ask together afterwards: each hears within two timeouts, however many there are."""
+    """One tries, and the others retry together afterwards; each ends within two timeouts, for any number of senders."""
     name_server: Any = SilentNameServer()
     clock, links = running_clock(), None
     directory = Directory()

@@ -1,4 +1,4 @@
-"""Questions to a producer that does not read them."""
+"""Checks for a producer that does not read them."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,7 +15,7 @@ from ortoo.v1 import producer_pb2 as pb
 
 
 class Asking:
-    """Keeps whom to ask."""
+    """Stores the registered function."""
 
     def __init__(self) -> None:
         self.ask: Ask
@@ -30,7 +30,7 @@ class Asking:
 
 @pytest.mark.parametrize(("body_bytes", "most"), [(1, CHECKS_MAX), (1 << 20, CHECKS_BYTES_MAX >> 20)])
 async def test_no_more_wait_than_there_is_room_for_and_none_when_it_reads_again(body_bytes: int, most: int) -> None:
-    """G13, G17: by their number, their bytes and the process's memory; what is left out is asked again."""
+    """G13, G17: limited in number, bytes and the process's memory. Dropped checks are repeated."""
     budget, asking = MemoryBudget(512_000_000), Asking()
     service = cast(Any, ProducerService.__new__(ProducerService))
     service.long_calls, service.sending = LongCalls(budget), SimpleNamespace(transactions=asking)

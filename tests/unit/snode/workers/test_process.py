@@ -1,4 +1,4 @@
-"""A worker process as its parent sees it."""
+"""A worker process, as managed by its parent."""
 
 import asyncio
 import socket
@@ -11,11 +11,11 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.snode.workers.process import WorkerProcess
 from ortoo.snode.workers.worker import Worker
 
-TALKATIVE = "print('x' * 1_000_000); print('ready snode-0.1 h:1', flush=True); import sys; sys.stdin.read()"
+TALKATIVE = "import sys\nprint('x' * 1_000_000)\nprint('ready snode-0.1 h:1', flush=True)\nsys.stdin.read()"
 
 
 async def test_what_a_worker_prints_is_no_trouble_to_its_parent(tmp_path: Path) -> None:
-    """An interceptor prints a line longer than anybody reads; the worker is ready all the same, and stops."""
+    """An interceptor prints a line longer than the parent reads; the worker still becomes ready, and stops."""
     changed = asyncio.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         told = Worker(1, "h:1", "", "h:2", listener.fileno())

@@ -1,4 +1,4 @@
-"""What the parent of workers decides: their settings, their ports, and one text of all their metrics."""
+"""Decisions of the parent of workers: their settings, their ports, and one text of all their metrics."""
 
 import dataclasses
 import socket
@@ -18,7 +18,7 @@ WORKER = Worker(3, "0.0.0.0:8081", "0.0.0.0:8443", "0.0.0.0:8086", 7)
 
 
 def test_a_worker_has_a_name_and_a_part_of_the_memory() -> None:
-    """The ports are the parent's, metrics are told to it alone, the budget is divided; each says where it is from."""
+    """The ports are the parent's, only it reads metrics, the budget is divided; each setting has its source."""
     origins = {"name": "file", "workers": "file", "log_level": "default"}
     found = WORKER.share_of(Loaded(SNODE, origins), lambda: 8 << 30)
     assert found.settings.name == "a.3"
@@ -35,7 +35,7 @@ def test_a_worker_has_a_name_and_a_part_of_the_memory() -> None:
 
 
 def test_a_worker_is_told_by_its_environment() -> None:
-    """What the parent gives is what the worker reads; without it a process is no worker."""
+    """The worker reads the parent's values; without them a process is not a worker."""
     assert Worker.of(WORKER.environ()) == WORKER
     assert Worker.of({"ORTOO_SNODE_NAME": "a"}) is None
 
@@ -49,7 +49,7 @@ def test_a_worker_is_told_by_its_environment() -> None:
     ],
 )
 def test_workers_that_cannot_work_are_refused(changed: dict[str, str | int], field: str) -> None:
-    """Without a shared membership groups would be split; names and ports have their bounds."""
+    """Without a shared membership groups would be split; names and ports have limits."""
     SNODE.check()
     with pytest.raises(Invalid) as refused:
         dataclasses.replace(SNODE, **changed).check()  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def test_workers_that_cannot_work_are_refused(changed: dict[str, str | int], fie
 
 
 async def test_kept_ports_are_for_those_who_share_them() -> None:
-    """While the parent keeps a port, nobody gets it alone, no second parent keeps it, and its workers share it."""
+    """While the parent holds a port, no exclusive bind succeeds, no second parent gets it, and its workers share it."""
     with kept_ports(SNODE) as kept:
         ports, own = kept[0][0], [worker.own_address for worker, _ in kept]
         assert len({ports.listen_address, *own}) == 5
@@ -80,7 +80,7 @@ async def test_kept_ports_are_for_those_who_share_them() -> None:
 
 
 def test_workers_ports_follow_one_another() -> None:
-    """From `worker_port` on, or from the port of the cluster's TLS; a taken one is named by its setting."""
+    """From `worker_port` on, or from the port of the cluster's TLS; the error for a taken one names its setting."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for setting in ({"worker_port": port}, {"tls_cluster_listen_address": f"127.0.0.1:{port}"}):
@@ -92,7 +92,7 @@ def test_workers_ports_follow_one_another() -> None:
 
 
 def test_metrics_of_workers_are_one_text() -> None:
-    """Each family once, with one head; each series once, with its worker; braces and spaces in labels stay."""
+    """Each family once, with one head, and each series once, with its worker. Braces and spaces in labels stay."""
     first = (
         '# HELP a_total Of a.\n# TYPE a_total counter\na_total{topic="x {y} z"} 1\n# HELP b B.\n# TYPE b gauge\nb 2\n'
     )

@@ -1,4 +1,4 @@
-"""Plans of reads: nothing is left out, nothing is read twice, and tasks are balanced."""
+"""Plans of reads: every offset is read once, and tasks are balanced."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ RANGES = st.builds(lambda begin, size: Range(begin, begin + size), st.integers(0
 def test_tasks_cover_every_offset_once(
     wanted: dict[Queue, Range], min_partitions: int, max_records: int, queues_max: int
 ) -> None:
-    """Whatever the options: the slices together are the ranges, in order, and a second plan is the same."""
+    """For any options the slices together are the ranges, in order, and a second plan is equal."""
     options = {"min_partitions": min_partitions, "max_records": max_records, "max_queues_per_task": queues_max}
     tasks = plan(wanted, {}, **options)
     assert tasks == plan(dict(reversed(wanted.items())), {}, **options)
@@ -31,14 +31,14 @@ def test_tasks_cover_every_offset_once(
 
 
 def test_one_queue_is_cut_into_as_many_tasks_as_asked() -> None:
-    """Check 5: minPartitions=8 on one queue gives at least eight tasks of equal size."""
+    """`minPartitions=8` on one queue gives at least eight tasks of equal size."""
     tasks = plan({Queue("t", "a", 0): Range(5, 100_005)}, {}, min_partitions=8)
     assert len(tasks) == 8
     assert {task[0].messages for task in tasks} == {12_500}
 
 
 def test_a_hot_queue_is_shared_and_idle_ones_share_a_task() -> None:
-    """Check 5: one hot and seven idle queues give tasks within 1.5 times of one another, the idle ones aside."""
+    """Check 5: one hot and seven idle queues give tasks within a factor of 1.5, except the idle ones."""
     wanted = {Queue("t", "a", n): Range(0, 1_000_000 if n == 0 else 10) for n in range(8)}
     tasks = plan(wanted, {}, min_partitions=8)
     sizes = sorted(sum(piece.messages for piece in task) for task in tasks)
@@ -50,7 +50,7 @@ def test_a_hot_queue_is_shared_and_idle_ones_share_a_task() -> None:
 
 @given(st.dictionaries(QUEUES, st.integers(0, 5_000)), st.integers(1, 20_000))
 def test_a_limit_is_kept_exactly(latest: dict[Queue, int], messages_max: int) -> None:
-    """Check 6: the sum is the limit, or everything; no queue goes back or beyond its end, and none is forgotten."""
+    """Check 6: the sum is the limit, or everything. No queue moves back or beyond its end, and none is missing."""
     start = dict.fromkeys(latest, 0)
     ends = limited(start, latest, messages_max)
     assert sum(ends.values()) == min(messages_max, sum(latest.values()))

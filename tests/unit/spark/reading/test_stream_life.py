@@ -1,7 +1,7 @@
-"""A streaming query over the whole life of topics: nothing is lost in silence, nothing comes twice.
+"""A streaming query over the life of topics: no message is lost silently or read twice.
 
-The source is the real one. Topics grow, go, come back under their name and under their id, lose messages by retention
-and ends by accident; enodes go away; drivers die anywhere. The calls and limits are Spark's, in its order.
+The source is the real one. Topics are created, deleted and restored, or created again. They lose messages by retention
+or truncation. Enodes go down and drivers fail anywhere. The calls and limits are Spark's, in its order.
 """
 
 import json
@@ -36,7 +36,7 @@ EVENTS = (
     "", "", "", "send", "send", "grow", "expire", "delete", "create", "undelete", "away", "back", "cut", "crash",
     "recreate", "recreate",
 )  # fmt: skip
-"""What may happen between two calls of Spark."""
+"""Events that may happen between two calls of Spark."""
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def query_of(world: World, **options: str) -> Iterator[tuple[Spark, dict[str, st
 
 
 def live(draw: Any, events: tuple[str, ...]) -> None:
-    """One query and one world, as drawn; of `events` one may happen between two calls."""
+    """One query and one drawn world; one of `events` may happen between two calls."""
     world = World()
     world.create("t")
     for at in range(draw(st.integers(0, 3))):
@@ -76,7 +76,7 @@ def live(draw: Any, events: tuple[str, ...]) -> None:
             try:
                 spark.run(draw(runs))
             except (Crash, Unavailable, NotFound):
-                pass  # killed, an enode stayed away too long, or a new query's topic was gone: it is run again
+                pass  # killed, an enode was down too long, or a new query's topic was missing: it is run again
             except DataLoss:
                 assert chosen["onDataLoss"] == "fail"
                 chosen["onDataLoss"] = draw(st.sampled_from(["earliest", "latest"]))
@@ -94,7 +94,7 @@ def live(draw: Any, events: tuple[str, ...]) -> None:
 
 
 def rows_max(options: dict[str, str]) -> int:
-    """How many messages a batch may have, by options in messages and in bytes."""
+    """The largest number of messages in a batch, by options in messages and in bytes."""
     by_bytes = 40 // MESSAGE_BYTES if "maxBytesPerTrigger" in options else 1_000
     return min(int(options.get("maxOffsetsPerTrigger", 1_000)), by_bytes)
 
@@ -102,11 +102,11 @@ def rows_max(options: dict[str, str]) -> int:
 def happen(  # noqa: C901 - one line for each thing that may happen
     draw: Any, events: tuple[str, ...], world: World, spark: Spark
 ) -> None:
-    """Something, or nothing, between two calls of Spark; not for ever."""
+    """One event, or none, between two calls of Spark; only a limited number."""
     if spark.events_left == 0:
         return
     what = draw(st.sampled_from(events))
-    spark.link.now_s += draw(st.sampled_from([0, 1]))  # the source may believe what it heard last, or ask anew
+    spark.link.now_s += draw(st.sampled_from([0, 1]))  # the source may use its cached state, or query again
     spark.events_left -= bool(what)
     name, at, count = draw(st.sampled_from(NAMES)), draw(st.integers(0, 3)), draw(st.integers(1, 6))
     if what == "crash":
@@ -125,7 +125,7 @@ def happen(  # noqa: C901 - one line for each thing that may happen
         if what == "cut":
             cut(world, spark, topic.topic_id, queue, count)
         elif what == "send" and spark.position(topic.topic_id, queue) <= len(life.messages):
-            world.send(name, at, count)  # not onto an end that was cut and that nobody saw: nobody could tell
+            world.send(name, at, count)  # not onto a truncated end that no call has seen: it could not be detected
         elif what == "grow":
             world.grow(name)
         elif what in ("expire", "delete"):
@@ -136,7 +136,7 @@ def happen(  # noqa: C901 - one line for each thing that may happen
 
 
 def cut(world: World, spark: Spark, topic_id: int, queue: Queue, count: int) -> None:
-    """The end of a queue is lost. What no checkpoint had reached nobody can miss."""
+    """Truncate a queue. Messages that no checkpoint has reached cannot be missed."""
     life = world.topics[queue.topic].queues[queue]
     gone = life.messages[max(len(life.messages) - count, life.begin) :]
     del life.messages[len(life.messages) - len(gone) :]
@@ -145,7 +145,7 @@ def cut(world: World, spark: Spark, topic_id: int, queue: Queue, count: int) -> 
 
 
 def judge(world: World, spark: Spark) -> None:
-    """Each message that the query was to read was read once, or is reported; batches keep to limits."""
+    """Each message of the query was read once, or is reported as lost; batches keep to limits."""
     rows = Counter(number for batch in spark.batches for number in batch)
     assert not {number for number, times in rows.items() if times > 1}, "these came twice"
     for place, begin in spark.owed.items():
@@ -161,34 +161,34 @@ def judge(world: World, spark: Spark) -> None:
 @given(st.data())
 @settings(max_examples=150, deadline=None, report_multiple_bugs=False, suppress_health_check=[HealthCheck.too_slow])
 def test_nothing_is_lost_in_silence_and_nothing_comes_twice(data: st.DataObject) -> None:
-    """Whatever topics and drivers do: what the checkpoint has passed was read once, or its loss was reported."""
+    """For any events, a message that the checkpoint has passed was read once, or its loss was reported."""
     live(data.draw, EVENTS)
 
 
 def unchecked_start(link: Any, options: Any, state: Any) -> dict[Queue, int]:
-    """B-163 as it was: an offset beyond the end is taken as it is."""
+    """The old defect: an offset beyond the end is accepted."""
     return bounds._resolved(link, options.start, state, "startingOffsets", "earliest")
 
 
 def silent_about_patterns(self: StreamOffsets, at: Offsets, held: Any) -> Any:
-    """B-164 as it was, for patterns: a deleted topic is nothing to speak of."""
+    """The old defect, for patterns: a deleted topic is not reported."""
     moved, losses = MOVED(self, at, held)
     return moved, tuple(loss for loss in losses if loss.reason != "the topic was deleted")
 
 
 def target_by_name(self: StreamOffsets, queue: Queue, offset: int, held: Any) -> int:
-    """B-165 as it was: the end of an AvailableNow run counts for whatever topic has the name now."""
+    """The old defect: the end of an AvailableNow run applies to any topic that has the name now."""
     end = held.ranges[queue].end if queue in held.ranges else offset
     return max(end if self.target is None else self.target.queues.get(queue, offset), offset)
 
 
 def unlimited_by_bytes(self: StreamReader) -> Any:
-    """B-161 as it was: bytes alone are no limit that Spark hears of."""
+    """The old defect: a limit in bytes alone is not passed to Spark."""
     return ReadMaxRows(self._options.max_offsets) if self._options.max_offsets else ReadAllAvailable()
 
 
 def group_one_batch_late(self: StreamReader, end: dict[str, Any]) -> None:
-    """B-167 as it was: the group moves when Spark says `commit`, which it says late or never."""
+    """The old defect: the group moves when Spark calls `commit`, which happens late or never."""
     commit_group(self._link(), "g", Offsets.of_json(end).queues)
 
 
@@ -198,12 +198,12 @@ MOVED = StreamOffsets._moved
 @pytest.mark.parametrize(
     ("defect", "events", "old"),
     [
-        ("B-161", ("", "send"), [(StreamReader, "getDefaultReadLimit", unlimited_by_bytes)]),
-        ("B-163", ("",), [(stream_read, "start_offsets", unchecked_start)]),
-        ("B-164", ("", "send", "delete"), [(StreamOffsets, "_moved", silent_about_patterns)]),
-        ("B-165", ("", "recreate"), [(StreamOffsets, "_end", target_by_name)]),
+        ("no limit in bytes", ("", "send"), [(StreamReader, "getDefaultReadLimit", unlimited_by_bytes)]),
+        ("start beyond the end", ("",), [(stream_read, "start_offsets", unchecked_start)]),
+        ("deleted topic unreported", ("", "send", "delete"), [(StreamOffsets, "_moved", silent_about_patterns)]),
+        ("end of another topic", ("", "recreate"), [(StreamOffsets, "_end", target_by_name)]),
         (
-            "B-167",
+            "group moves late",
             ("",),
             [(StreamReader, "_show_group", lambda *_: None), (StreamReader, "commit", group_one_batch_late)],
         ),
@@ -212,7 +212,7 @@ MOVED = StreamOffsets._moved
 def test_each_mend_is_missed_when_it_is_taken_out(
     defect: str, events: tuple[str, ...], old: list[tuple[Any, str, Callable[..., Any]]]
 ) -> None:
-    """B-161, B-163, B-164, B-165, B-167: with the old behaviour such lives do find it, whose events matter to it."""
+    """With an old defect, random lives that include its events detect it."""
 
     @given(st.data())
     @settings(
@@ -231,7 +231,7 @@ def test_each_mend_is_missed_when_it_is_taken_out(
 
 
 def test_limits_reach_spark_as_it_asks_for_them() -> None:
-    """B-161: Spark passes on what the source says is its limit; never everything, which is left to Trigger.Once."""
+    """Spark passes on the limit of the source. It never passes ReadAllAvailable, which is left to Trigger.Once."""
     world = World()
     world.create("t")
     for options, limit in (

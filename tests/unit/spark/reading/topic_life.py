@@ -1,4 +1,4 @@
-"""A cluster whose topics live and die, and Spark as a streaming query sees it: calls in Spark's order, a checkpoint."""
+"""A simulated cluster with topics that change, and Spark as a streaming query sees it: calls in order, a checkpoint."""
 
 import inspect
 import json
@@ -41,14 +41,14 @@ class TopicLife:
 
 
 class World:
-    """Topics by name, those that were deleted, and everything that ever was sent."""
+    """Topics by name, deleted topics, and all messages that were ever sent."""
 
     def __init__(self) -> None:
-        """Without topics."""
+        """Start without topics."""
         self.topics: dict[str, TopicLife] = {}
         self.deleted: list[tuple[str, TopicLife]] = []
         self.ever: dict[tuple[int, Queue], dict[int, int]] = {}
-        """Topic id and queue to the messages it ever had: number to offset."""
+        """Topic id and queue to its messages: number to offset."""
         self.away: set[str] = set()
         self.group: dict[Queue, int] = {}
         self._ids = self._sent = 0
@@ -84,10 +84,10 @@ class World:
 
 
 class FakeLink:
-    """What `Link` is, of a World."""
+    """A `Link` to a World."""
 
     def __init__(self, world: World) -> None:
-        """Time stands still unless somebody sleeps."""
+        """Time advances only by `sleep`."""
         self.world = world
         self.now_s = 0.0
         self.clock = SimpleNamespace(monotonic_s=lambda: self.now_s)
@@ -95,7 +95,7 @@ class FakeLink:
         self.connection = SimpleNamespace(retries=0, call=self._called)
 
     def run(self, answer: Any) -> Any:
-        """What was answered; calls of the client's own, which are coroutines, wait for nothing here."""
+        """The answer; coroutines of the client do not wait here."""
         if not inspect.iscoroutine(answer):
             return answer
         try:
@@ -106,7 +106,7 @@ class FakeLink:
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
-        self.world.away.clear()  # whoever waits for an enode gets it back
+        self.world.away.clear()  # enodes are up again after a wait
 
     def list_topics(self) -> list[Any]:
         return [SimpleNamespace(name=name) for name in self.world.topics]
@@ -167,32 +167,32 @@ class FakeLink:
 
 
 class Spark:
-    """One query and its checkpoint. `happens` is called wherever the world may move on, and may raise Crash."""
+    """One query and its checkpoint. `happens` is called wherever the world may change, and may raise Crash."""
 
     def __init__(self, world: World, link: FakeLink, reader: Callable[[], StreamReader]) -> None:
-        """`reader` makes the source anew for each run, with the options that count then."""
+        """`reader` makes a source for each run, with the options of that run."""
         self.world, self.link = world, link
         self._reader = reader
         self.offsets: list[dict[str, Any]] = []
         self.batches: list[list[int]] = []
-        """The rows of each batch that is committed."""
+        """The rows of each committed batch."""
         self.owed: dict[tuple[int, Queue], int] = {}
-        """Topic id and queue to the first offset that the query is to read."""
+        """Topic id and queue to the first offset that the query must read."""
         self.reported: set[int] = set()
         self.rows_max = 1_000
-        """How many rows a batch may have, unless Spark asks for everything."""
+        """Largest number of rows of a batch, unless Spark requests everything."""
         self.happens: Callable[[], None] = lambda: None
         self.events_left = 12
-        """How many things may still happen."""
+        """Number of events that may still happen."""
         self._once = False
 
     def run(self, trigger: str = "available_now") -> None:
-        """Run until nothing is new; the default trigger is stopped soon. Errors: Crash, and what the source raises."""
+        """Run until nothing is new; the default trigger is stopped soon. Errors: Crash, and those of the source."""
         reader = self._reader()
         self._listen(reader)
         if trigger == "available_now":
             reader.prepareForTriggerAvailableNow()
-        self._once = self._once or trigger == "once"  # what it plans may be left to another run
+        self._once = self._once or trigger == "once"  # its planned batches may be left to another run
         limit = ReadAllAvailable() if trigger == "once" else reader.getDefaultReadLimit()
         self.happens()
         if len(self.offsets) > len(self.batches):
@@ -218,7 +218,7 @@ class Spark:
         assert trigger == "default", "the query comes to no end"
 
     def position(self, topic_id: int, queue: Queue) -> int:
-        """How far the checkpoint is in a queue; -1 if it does not know it."""
+        """The offset of the checkpoint in a queue; -1 if it has none."""
         if not self.offsets:
             return -1
         newest = Offsets.of_json(self.offsets[-1])

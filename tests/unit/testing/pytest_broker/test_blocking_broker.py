@@ -112,7 +112,7 @@ def test_a_real_port_is_a_real_broker(blocking_broker: BlockingBroker) -> None:
 def test_a_port_comes_first(blocking_broker: BlockingBroker) -> None:
     """What was sent on virtual time would not be there."""
     blocking_broker.send("orders", b"x")
-    with pytest.raises(RuntimeError, match="comes first"):
+    with pytest.raises(RuntimeError, match="before anything else"):
         blocking_broker.port()
 
 

@@ -133,7 +133,7 @@ async def test_marks_choose_seed_and_settings(broker: Broker) -> None:
 
 async def test_wrong_words_are_refused_by_name(broker: Broker) -> None:
     """A role that is none, a duration that is none, a port in an asynchronous test."""
-    with pytest.raises(ValueError, match="'proxy' is no role of the broker; there are namesrv, enode, snode"):
+    with pytest.raises(ValueError, match="'proxy' is not a role of the broker; expected one of namesrv, enode, snode"):
         broker.kill("proxy")
     with pytest.raises(ValueError, match='"1h30m"'):
         await broker.clock.advance("soon")

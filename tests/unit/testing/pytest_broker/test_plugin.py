@@ -110,7 +110,7 @@ def test_a_test_that_waits_for_ever_fails_and_says_where(pytester: pytest.Pytest
     pytester.makepyfile(test_it=FAILS)
     result = pytester.runpytest_inprocess("-oasyncio_mode=auto", "-k", "waits", "-oortoo_patience=1m", *QUIET)
     result.assert_outcomes(failed=1)
-    result.stdout.re_match_lines([r".*1m of virtual time passed by themselves.*test_waits_for_ever:\d+ > Queue.get.*"])
+    result.stdout.re_match_lines([r".*1m of virtual time passed and.*test_waits_for_ever:\d+ > Queue.get.*"])
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -120,10 +120,10 @@ def test_wrong_use_is_refused_in_words(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("-oasyncio_mode=auto", *QUIET)
     assert "errors=6" in str(result.parseoutcomes()).replace("'", "").replace(": ", "=")
     for words in (
-        "test_plain is no `async def`; take the fixture blocking_broker instead",
-        "test_coroutine is an `async def`; take the fixture broker instead",
+        "test_plain is not an `async def`; use the fixture blocking_broker",
+        "test_coroutine is an `async def`; use the fixture broker",
         r"@pytest.mark.ortoo takes names only \(seed, patience, topics, namesrv, enode, snode\), not \(7,\)",
-        "@pytest.mark.ortoo does not know sed; it takes seed,",
+        "@pytest.mark.ortoo has no option sed, expected: seed,",
         "no_such_setting",
         'have loop_scope="function"',
     ):

@@ -105,5 +105,5 @@ def test_a_run_that_is_stuck_ends() -> None:
 
 def test_a_run_in_which_nothing_can_happen_any_more_ends_at_once() -> None:
     """Whoever waits for what nobody brings is told so, and nobody waits for real time."""
-    with pytest.raises(TimeRanOut, match="nothing is going to happen"):
+    with pytest.raises(TimeRanOut, match="no timer is pending"):
         VirtualClock().run(asyncio.Event().wait)

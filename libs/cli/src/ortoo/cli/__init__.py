@@ -1,1 +1,1 @@
-"""The `ortoo` command: what people and operators do with a cluster."""
+"""The `ortoo` command, for users and operators of a cluster."""

@@ -1,6 +1,6 @@
-"""The `ortoo` command: its words, and the functions that they call.
+"""The `ortoo` command: its subcommands and their functions.
 
-What costs time to import is imported by the functions that need it.
+Modules that are slow to import are imported by the functions that need them.
 """
 
 import copy
@@ -78,9 +78,9 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         },
     ),
     "message": ("Find single messages.", {"get": messages.get, "at": messages.at, "find": messages.find}),
-    "delay": ("Show and cancel messages that wait for their time.", {"list": delays.show_all, "cancel": delays.cancel}),
+    "delay": ("Show and cancel delayed messages.", {"list": delays.show_all, "cancel": delays.cancel}),
     "enode": (
-        "Empty an enode; show the members of enodes, and say which of them leads.",
+        "Drain an enode; show and change the replicas of enodes and their leader.",
         {
             "drain": draining.drain,
             "fill": draining.fill,
@@ -89,6 +89,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "elect": members.elect,
             "add": members.add,
             "remove": members.remove,
+            "accept-store": members.accept_store,
         },
     ),
     "settings": (
@@ -96,7 +97,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         {"get": processes.get_settings, "set": processes.set_settings, "history": processes.settings_history},
     ),
     "tx": (
-        "Show and end transactions that nobody has ended.",
+        "Show and end transactions without a verdict.",
         {
             "list": transactions.show_all,
             "commit": transactions.commit,
@@ -122,13 +123,13 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def before(
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print each call as the grpcurl command that does the same.")
+        bool, typer.Option("--explain", help="Print the equivalent grpcurl command of each call.")
     ] = False,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version, and end.", is_eager=True, callback=_version)
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_version)
     ] = False,
     profile: Annotated[
-        str, typer.Option(help="Connect as this profile says; see `ortoo profile`.", autocompletion=offered_profiles)
+        str, typer.Option(help="Connect with this profile; see `ortoo profile`.", autocompletion=offered_profiles)
     ] = "",
 ) -> None:
     """Ortoo, a message queue."""
@@ -143,35 +144,35 @@ def before(
 
 @app.command()
 def dev(
-    data_dir: Annotated[Path, typer.Option(help="Where messages are kept.")] = Path(".ortoo"),
+    data_dir: Annotated[Path, typer.Option(help="The folder for messages.")] = Path(".ortoo"),
     listen_address: Annotated[
         str, typer.Option(envvar="ORTOO_LISTEN_ADDRESS", help="host:port for clients; port 0 takes a free one.")
     ] = "127.0.0.1:8081",
     members: Annotated[
-        int, typer.Option(help="How many members the enode has: 1, 3 or 5. Several are processes of their own.")
+        int, typer.Option(help="Number of replicas of the enode: 1, 3 or 5. Several are separate processes.")
     ] = 1,
 ) -> None:
     """Run a whole cluster in this process, for development."""
     from ortoo.cli.dev.cluster import run as run_cluster
 
     if members not in (1, 3, 5):
-        raise typer.BadParameter("give 1, 3 or 5", param_hint="--members")
+        raise typer.BadParameter("expected 1, 3 or 5", param_hint="--members")
     run_cluster(data_dir, listen_address, members)
 
 
 @app.command()
 def doctor(
     address: Address = "",
-    topic: Annotated[str, typer.Option(help="Look at this topic too.", autocompletion=offered_topics)] = "",
+    topic: Annotated[str, typer.Option(help="Check this topic too.", autocompletion=offered_topics)] = "",
     group: Annotated[
-        str, typer.Option(help="Look at this group too; with --topic at its lag.", autocompletion=offered_groups)
+        str, typer.Option(help="Check this group too; with --topic also its lag.", autocompletion=offered_groups)
     ] = "",
     patience: Annotated[
-        float, typer.Option(min=1.0, help="Take so many times two seconds, where machine or network is slow.")
+        float, typer.Option(min=1.0, help="Factor for the limit of two seconds, for a slow machine or network.")
     ] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is wrong, why, and what to do; within two seconds. Exit code 1 if something is."""
+    """Find problems with their causes and remedies, within two seconds. Exit code 1 if there is a serious one."""
     from ortoo.cli.doctor.run import diagnose
 
     run(diagnose(address, topic, group, as_json=as_json, patience=patience))
@@ -186,7 +187,7 @@ for family, (about, words) in FAMILIES.items():
     app.add_typer(family_app, name=family)
 
 
-profile_app = typer.Typer(help="Keep where clusters are and who you are there.", no_args_is_help=True)
+profile_app = typer.Typer(help="Keep addresses and credentials of clusters.", no_args_is_help=True)
 profile_app.command("list")(profiles.show_all)
 profile_app.command("use")(profiles.use)
 profile_app.command("save")(profiles.save)
@@ -194,7 +195,7 @@ app.add_typer(profile_app, name="profile")
 
 
 def _less(word: str) -> typer.Typer:
-    """The command with what comes under this word alone: typer makes, at each start, all that is there."""
+    """The command with only this subcommand, because typer builds all subcommands of its app at each start."""
     chosen = copy.copy(app)
     chosen.registered_commands = [
         one for one in app.registered_commands if word == (one.name or getattr(one.callback, "__name__", ""))
@@ -206,7 +207,7 @@ def _less(word: str) -> typer.Typer:
 def main() -> None:
     """Run the command.
 
-    Exit codes: 0, 1 for a named error, 2 for a wrong use of the command, 141 if the reader of its output is gone.
+    Exit codes: 0, 1 for a named error, 2 for wrong usage, 141 if the reader of its output has ended.
     """
     hold_standard_files()
     sys.exit(end_output(_run()))
@@ -217,7 +218,7 @@ def _run() -> int:
 
     try:
         _less(sys.argv[1] if sys.argv[1:] else "")()
-    except SystemExit as ended:  # so Typer ends each command
+    except SystemExit as ended:  # Typer ends each command with it
         if ended.code is None or isinstance(ended.code, int):
             return ended.code or 0
         raise

@@ -1,10 +1,19 @@
 """The Ortoo SDK: producers and consumers.
 
-async with ortoo.client.connect("localhost:8081") as mq:
-async with mq.producer("orders") as producer:
-receipt = await producer.send(Message(b"hello"))
+    import asyncio
 
-`ortoo.client.blocking` has the same for programs without an event loop.
+    from ortoo.client import Message, connect
+
+
+    async def main() -> None:
+        async with connect("localhost:8081") as mq, mq.producer("orders") as producer:
+            receipt = await producer.send(Message(b"hello"))
+            print(receipt.message_id)
+
+
+    asyncio.run(main())
+
+`ortoo.client.blocking` has the same calls for programs without an event loop.
 """
 
 from ortoo.client.admin.admin import Admin

@@ -26,13 +26,13 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 
 class Client:
-    """What an application has of a cluster. Made by `connect`."""
+    """A connected client: makes producers and consumers, and has the operator's calls as `admin`. Made by `connect`."""
 
     def __init__(self, connection: Connection, session: Session) -> None:
-        """`connect` is the way in."""
+        """Applications get a client from `connect`."""
         self._session = session
         self.admin = Admin(connection)
-        """What operators do."""
+        """The operator's calls."""
         self._connection = connection
 
     def producer(self, topic: str, settings: ProducerSettings | None = None) -> Producer:
@@ -42,22 +42,22 @@ class Client:
     def transactional_producer(self, topic: str, group: str, checker: Checker) -> TransactionalProducer:
         """A producer whose messages wait for a verdict; enter it with `async with`.
 
-        `checker` says what became of a transaction of `group` when its verdict was lost, whoever began it.
+        `checker` returns the verdict of a transaction of `group` whose verdict was lost, whichever producer began it.
         """
         return TransactionalProducer(self._connection, topic, group, checker)
 
     def consumer(self, group: str, topics: Topics, settings: ConsumerSettings | None = None) -> Consumer:
         """A member of `group`; enter it with `async with`.
 
-        `topics` maps each topic to a tag expression such as "UA || DL" ("*" = everything) or to an `Sql` condition, or
-        names whole topics.
+        `topics` names whole topics, or maps each topic to a tag expression such as "UA || DL" ("*" = all messages) or
+        to an `Sql` condition.
         """
         return Consumer(self._connection, group, wanted_topics(topics), settings or ConsumerSettings())
 
     async def recall(self, recall_handle: str) -> None:
-        """Forget a delayed message, by the handle in its receipt; when this returns it will never be delivered.
+        """Cancel a delayed message by the handle in its receipt. After this call returns it is never delivered.
 
-        Errors: NotFound when it was delivered or recalled before; Conflict while it is being delivered; Invalid.
+        Errors: NotFound when it was delivered or recalled before, Conflict while it is being delivered, Invalid.
         """
         request = producer_pb2.RecallMessageRequest(recall_handle=recall_handle)
         await self._connection.call(ProducerServiceStub, "RecallMessage", request)
@@ -65,9 +65,9 @@ class Client:
     def pull_consumer(
         self, group: str, topics: Topics | None = None, settings: PullSettings | None = None
     ) -> PullConsumer:
-        """A member of `group` that pulls, from queues it owns by locks; enter it with `async with`.
+        """A member of `group` that pulls from queues that it has locked; enter it with `async with`.
 
-        `topics` as for `consumer`; without them it joins nothing and pulls what it is given by `assign`.
+        `topics` as for `consumer`. Without topics it joins no group and pulls from the queues given to `assign`.
         """
         wanted = wanted_topics(topics) if topics is not None else {}
         return PullConsumer(self._connection, self._session, group, wanted, settings or PullSettings())
@@ -77,17 +77,17 @@ class Client:
     ) -> PopConsumer:
         """A worker of `group` that takes messages of `topic` one by one, each with a lease; enter it with `async with`.
 
-        Any number of workers share the topic, whatever its number of queues. `wanted` is a tag expression or an `Sql`
-        condition; the group is done with what does not match.
+        Any number of workers share the topic, independent of its number of queues. `wanted` is a tag expression or an
+        `Sql` condition. Messages that do not match count as consumed by the group.
         """
         return PopConsumer(self._connection, group, topic, wanted, settings or PopSettings())
 
     def fetch(
         self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False, wanted: Filter = "*"
     ) -> AsyncIterator[ReceivedBatch]:
-        """Batches of one queue, read outside any group: no lock is taken and no offset moves.
+        """Read batches of one queue outside any group: no lock is taken and no offset moves.
 
-        `to_offset` is exclusive, 0 = to the end the queue has now; with `follow` it goes on for ever.
+        `to_offset` is exclusive; 0 = the queue's end at the time of the call. With `follow` the iterator never ends.
         """
         return fetch(self._connection, queue, from_offset, to_offset, follow=follow, wanted=wanted)
 
@@ -107,16 +107,17 @@ async def connect(
     clock: Clock | None = None,
     randomness: Randomness | None = None,
 ) -> AsyncIterator[Client]:
-    """Connect to a cluster through one or more snodes, host:port each; calls go to the next when one is away.
+    """Connect to a cluster through one or more snodes, host:port each. Calls fail over to the next address.
 
-    Left out, address, keys and files are those of a profile that `ortoo profile` keeps: `profile`, else the one that
-    ORTOO_PROFILE names, else, unless there is ORTOO_ADDRESS, the current one; without any it is localhost:8081. Given
-    addresses count without a profile unless it is given too.
-    `client_id` names this client in its groups, empty = made of host and process; `room` says where it runs, for the
-    strategies that share out queues by rooms. `access_key` and `secret_key` sign every call, where the cluster asks for
-    that; left out, ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY of the environment count. With `tls_ca_file`, the roots of
-    servers' certificates (PEM, or "system"), TLS is spoken, and `tls_certificate_file` with `tls_key_file` is shown;
-    left out, ORTOO_TLS_CA_FILE, ORTOO_TLS_CERTIFICATE_FILE and ORTOO_TLS_KEY_FILE count.
+    Defaults come from a profile (see `ortoo profile`): `profile`, else the one that ORTOO_PROFILE names, else the
+    current one, which ORTOO_ADDRESS overrides. Without a profile the address is localhost:8081. If `addresses` are
+    given, a profile is used only if `profile` is given too.
+    `client_id` names this client in its groups (default: made of host and process). `room` is the availability zone
+    of this client, for allocation strategies that prefer queues of the same zone.
+    `access_key` and `secret_key` sign every call (default: ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY).
+    `tls_ca_file` (PEM, or "system") holds the roots of the server certificates and turns TLS on.
+    `tls_certificate_file` and `tls_key_file` are the client's certificate.
+    Their defaults are ORTOO_TLS_CA_FILE, ORTOO_TLS_CERTIFICATE_FILE and ORTOO_TLS_KEY_FILE.
     """
     environ = os.environ if addresses and not profile else surroundings(profile)
     several = addresses_from(addresses, environ) if isinstance(addresses, str) else list(addresses)

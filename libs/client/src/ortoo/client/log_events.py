@@ -1,4 +1,4 @@
-"""The log events of the client: name, level, meaning, and what the reader of the log does."""
+"""The log events of the client: name, level, meaning, and the action for the reader of the log."""
 
 from ortoo.common.logs.log_event import error, info, warning
 

@@ -1,7 +1,7 @@
-"""What every part of Ortoo shares: a module is here only when two distributions need it."""
+"""The shared parts of Ortoo. A module is here only when two distributions need it."""
 
 import os
 
-# gRPC reads this when it is imported. Else it writes a line of its own for each stranger whose handshake fails, with
-# which anybody who reaches a port could fill the disk with logs.
+# gRPC reads this when it is imported. Otherwise it logs a line for each failed handshake, so that any unauthenticated
+# client could fill the disk with logs.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -2,7 +2,7 @@
 
     spark.read.format("ortoo").option("subscribe", "orders").load()
 
-works without a registration where this package is installed; where it came by `--py-files`, call `register(spark)`.
+needs no registration where this package is installed; with `--py-files`, call `register(spark)` first.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["register"]
 
 
 def register(spark: Any) -> None:
-    """Make the format "ortoo" known to a Spark session."""
-    from ortoo.spark.format.source import OrtooDataSource  # here, so that the package's plain parts need no Spark
+    """Register the format "ortoo" in a Spark session."""
+    from ortoo.spark.format.source import OrtooDataSource  # imported late, so that other modules need no Spark
 
     spark.dataSource.register(OrtooDataSource)

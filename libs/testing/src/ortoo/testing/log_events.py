@@ -1,4 +1,4 @@
-"""The log events of the test servers: name, level, meaning, and what the reader of the log does."""
+"""The log events of the test servers: name, level, meaning, and the remedy."""
 
 from ortoo.common.logs.log_event import debug, error, warning
 

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ExternalScalerStub:
-    """How much work waits for a group.
+    """The lag of a group, as a metric for autoscaling.
     """
 
     def __init__(self, channel):
@@ -58,32 +58,32 @@ class ExternalScalerStub:
 
 
 class ExternalScalerServicer:
-    """How much work waits for a group.
+    """The lag of a group, as a metric for autoscaling.
     """
 
     def IsActive(self, request, context):
-        """Whether there is any: with none, KEDA scales to zero.
+        """Whether the group has a lag. Without one, KEDA scales to zero.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamIsActive(self, request, context):
-        """The same, told whenever it changes.
+        """As IsActive; a new response follows whenever the result changes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMetricSpec(self, request, context):
-        """Which metrics there are, and how much of each one replica is good for.
+        """The names of the metrics, and the target value for each replica of the consumer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMetrics(self, request, context):
-        """What a metric is now.
+        """The current value of a metric.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -121,7 +121,7 @@ def add_ExternalScalerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ExternalScaler:
-    """How much work waits for a group.
+    """The lag of a group, as a metric for autoscaling.
     """
 
     @staticmethod

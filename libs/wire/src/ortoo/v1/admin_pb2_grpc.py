@@ -32,7 +32,7 @@ if _version_not_supported:
 
 
 class AdminServiceStub:
-    """Operating a cluster.
+    """Manages a cluster.
     """
 
     def __init__(self, channel):
@@ -231,6 +231,11 @@ class AdminServiceStub:
                 request_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
                 _registered_method=True)
+        self.AcceptStore = channel.unary_unary(
+                '/ortoo.v1.AdminService/AcceptStore',
+                request_serializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.FromString,
+                _registered_method=True)
         self.AddMember = channel.unary_unary(
                 '/ortoo.v1.AdminService/AddMember',
                 request_serializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberRequest.SerializeToString,
@@ -254,7 +259,7 @@ class AdminServiceStub:
 
 
 class AdminServiceServicer:
-    """Operating a cluster.
+    """Manages a cluster.
     """
 
     def CreateTopic(self, request, context):
@@ -274,14 +279,14 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTopic(self, request, context):
-        """Deletes a topic; it can come back until its grace period is over.
+        """Deletes a topic; it can be restored until its grace period expires.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UndeleteTopic(self, request, context):
-        """Takes a deletion back.
+        """Restores a deleted topic.
 
         grpcurl -plaintext -d '{"name":"t"}' HOST:PORT ortoo.v1.AdminService/UndeleteTopic
         """
@@ -290,21 +295,21 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListDeletedTopics(self, request, context):
-        """The deleted topics that can come back, the last deleted first.
+        """The deleted topics that can be restored, the last deleted first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListOfferedTopics(self, request, context):
-        """What enodes hold and the directory does not know.
+        """The topics that enodes hold and the directory does not have.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AdoptTopics(self, request, context):
-        """Takes offered topics into the directory, with their messages and offsets.
+        """Adds offered topics to the directory, with their messages and offsets.
 
         grpcurl -plaintext -d '{"all":true}' HOST:PORT ortoo.v1.AdminService/AdoptTopics
         """
@@ -320,7 +325,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeTopic(self, request, context):
-        """One topic with what its queues hold.
+        """One topic with the offsets of its queues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -351,14 +356,14 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteGroup(self, request, context):
-        """Deletes a group; it can come back until its grace period is over.
+        """Deletes a group; it can be restored until its grace period expires.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UndeleteGroup(self, request, context):
-        """Takes a deletion back: settings and offsets are as they were.
+        """Restores a deleted group with its settings and offsets.
 
         grpcurl -plaintext -d '{"name":"g"}' HOST:PORT ortoo.v1.AdminService/UndeleteGroup
         """
@@ -367,7 +372,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListDeletedGroups(self, request, context):
-        """The deleted groups that can come back, the last deleted first.
+        """The deleted groups that can be restored, the last deleted first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -381,7 +386,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Tail(self, request, context):
-        """Messages of a topic as text-friendly records, oldest first; with `follow` it goes on for ever.
+        """Messages of a topic in readable form, oldest first. With `follow` the stream does not end.
 
         grpcurl -plaintext -d '{"topic":"t","from_first":true}' HOST:PORT ortoo.v1.AdminService/Tail
         """
@@ -399,14 +404,14 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeLag(self, request, context):
-        """How far each group is behind.
+        """The lag of a group in each queue of a topic.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListDelayedMessages(self, request, context):
-        """The delayed messages of a topic, by the time they are due.
+        """The delayed messages of a topic, ordered by due time.
 
         grpcurl -plaintext -d '{"topic":"t"}' HOST:PORT ortoo.v1.AdminService/ListDelayedMessages
         """
@@ -438,21 +443,21 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListClients(self, request, context):
-        """The clients that are connected, to whichever snode.
+        """The connected clients of all snodes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeClient(self, request, context):
-        """One client: who it is, its queues, and what it says about itself.
+        """One client: its identity, its queues, and its description of itself.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CallClient(self, request, context):
-        """Makes a client do something and answers what it said.
+        """Sends a command to a client and returns its answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -466,14 +471,14 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTopicGroups(self, request, context):
-        """The groups that want a topic.
+        """The groups that subscribe to a topic.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetDeliveryMode(self, request, context):
-        """Changes how a group consumes a topic: by offsets or by pop. Its members must be stopped, unless forced.
+        """Changes the delivery mode of a group for a topic: offsets or pop. Its members must be stopped, unless forced.
 
         grpcurl -plaintext -d '{"group":"g","topic":"t","mode":"DELIVERY_MODE_POP"}' HOST:PORT \
         ortoo.v1.AdminService/SetDeliveryMode
@@ -483,14 +488,14 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListDeliveryModes(self, request, context):
-        """How a group consumes its topics.
+        """The delivery modes of a group for its topics.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResetOffsets(self, request, context):
-        """Moves the offsets of a group, back only unless forced; its members go on from there at once.
+        """Moves the offsets of a group, only backwards unless forced. Its members continue from there at once.
 
         grpcurl -plaintext -d '{"group":"g","topic":"t","time_ms":1700000000000}' HOST:PORT \
         ortoo.v1.AdminService/ResetOffsets
@@ -507,7 +512,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PutUser(self, request, context):
-        """Creates a user who may sign requests of RocketMQ's clients, or changes one.
+        """Creates or changes a user, who may sign requests of RocketMQ's clients.
 
         grpcurl -plaintext -d '{"user":{"access_key":"ann","enabled":true},"secret_key":"s3cret"}' HOST:PORT \
         ortoo.v1.AdminService/PutUser
@@ -524,14 +529,14 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListUsers(self, request, context):
-        """All users, by access key; secrets are not told.
+        """All users, by access key, without secrets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListMembers(self, request, context):
-        """The members of enodes: who leads, who is there, who is how far behind.
+        """The replicas of enodes: the leader, their states and their lags.
 
         grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.AdminService/ListMembers
         """
@@ -540,7 +545,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def HandOver(self, request, context):
-        """Lets another member lead. Of members a number is enough, where no two disks have it.
+        """Transfers leadership to another replica. The number of a replica is enough if it is unique among the disks.
 
         grpcurl -plaintext -d '{"enode":"enode-0","successor":{"number":2}}' HOST:PORT ortoo.v1.AdminService/HandOver
         """
@@ -549,35 +554,45 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ElectMember(self, request, context):
-        """Proposes a member when nobody leads.
+        """Proposes a replica as leader when no replica leads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcceptStore(self, request, context):
+        """Accepts that a registered enode returns with another store, such as an empty one. Without it the other store is
+        refused. After its return the former store is refused, and messages that only the former one has are lost.
+
+        grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.AdminService/AcceptStore
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddMember(self, request, context):
-        """Lets a disk that waits have the log, and vote when it has it.
+        """Adds the waiting disk of a replica. It starts as a learner and becomes a voter when it has caught up.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveMember(self, request, context):
-        """Lets a member have nothing more.
+        """Removes a replica.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeFlowControl(self, request, context):
-        """The limits on requests of the snode that answers.
+        """The rate limits of the snode that answers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateFlowControl(self, request, context):
-        """Changes them.
+        """Changes the rate limits of the snode that answers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -776,6 +791,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.SerializeToString,
             ),
+            'AcceptStore': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcceptStore,
+                    request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.SerializeToString,
+            ),
             'AddMember': grpc.unary_unary_rpc_method_handler(
                     servicer.AddMember,
                     request_deserializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberRequest.FromString,
@@ -805,7 +825,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
-    """Operating a cluster.
+    """Manages a cluster.
     """
 
     @staticmethod
@@ -1824,6 +1844,33 @@ class AdminService:
             '/ortoo.v1.AdminService/ElectMember',
             ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
             ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcceptStore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/AcceptStore',
+            ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.SerializeToString,
+            ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.FromString,
             options,
             channel_credentials,
             insecure,

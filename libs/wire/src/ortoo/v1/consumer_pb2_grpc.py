@@ -28,7 +28,7 @@ if _version_not_supported:
 
 
 class ConsumerServiceStub:
-    """Receiving.
+    """Receives messages and manages the offsets of groups.
     """
 
     def __init__(self, channel):
@@ -115,18 +115,19 @@ class ConsumerServiceStub:
 
 
 class ConsumerServiceServicer:
-    """Receiving.
+    """Receives messages and manages the offsets of groups.
     """
 
     def Push(self, request_iterator, context):
-        """A push session: the client joins a group, gets queues assigned, grants credit, receives and acknowledges.
+        """A push session: the client joins a group, is assigned queues, grants credit, receives messages and acknowledges
+        them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Pull(self, request, context):
-        """Messages of one queue from an offset on; at the end of the queue it waits (long poll).
+        """Messages of one queue, starting at an offset. At the end of the queue it waits (long poll).
 
         grpcurl -plaintext -d '{"group":"g","queue":{"topic":"t","enode":"enode-0"},"offset":0}' HOST:PORT \
         ortoo.v1.ConsumerService/Pull
@@ -136,56 +137,57 @@ class ConsumerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def QueryMembers(self, request, context):
-        """The members of a group now, whichever snode they are connected to.
+        """The current group members, on all snodes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def LockQueues(self, request, context):
-        """Takes or renews the right to consume queues: each has one owner at a time, for 60 s.
+        """Acquires or renews queue locks. Each queue has one owner at a time. A lock lasts 60 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnlockQueues(self, request, context):
-        """Gives queues back.
+        """Releases queue locks.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CommitOffsets(self, request, context):
-        """Stores how far a group has consumed; returns when that is durable.
+        """Commits offsets of a group. Returns when they are durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def QueryOffsets(self, request, context):
-        """How far a group has consumed.
+        """The committed offsets of a group.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SearchOffset(self, request, context):
-        """The first offset stored at or after a time.
+        """The offset of the first message stored at or after a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SendBack(self, request, context):
-        """Gives messages back that could not be processed. Answers UNIMPLEMENTED where retries are not served yet.
+        """Sends messages that could not be processed to the group's retry topic. UNIMPLEMENTED where retries are not served
+        yet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Pop(self, request, context):
-        """Messages of a topic for any consumer of a group, each with a lease; waits for the first one.
+        """Messages of a topic for any consumer of a group, each with a lease. It waits for the first message.
 
         grpcurl -plaintext -d '{"group":"g","topic":"t","readable":true}' HOST:PORT ortoo.v1.ConsumerService/Pop
         """
@@ -194,7 +196,7 @@ class ConsumerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Ack(self, request, context):
-        """Popped messages are processed: they never come again. Returns when that is durable.
+        """Acknowledges popped messages, which are then never delivered again. Returns when that is durable.
 
         grpcurl -plaintext -d '{"receipts":[{"receipt_handle":"…"}]}' HOST:PORT ortoo.v1.ConsumerService/Ack
         """
@@ -203,14 +205,15 @@ class ConsumerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Nack(self, request, context):
-        """Popped messages shall come again, at once, later, or by the group's back-off. Returns when that is durable.
+        """Returns popped messages, to be delivered again at once, later, or after the group's back-off. Returns when that
+        is durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ChangeInvisible(self, request, context):
-        """More time, or less, for popped messages; their handles stay.
+        """Extends or shortens the leases of popped messages; their handles stay valid.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -224,7 +227,7 @@ class ConsumerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def QueryQueues(self, request, context):
-        """First and next offset of each queue of a topic.
+        """The first and the next offset of each queue of a topic.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -317,7 +320,7 @@ def add_ConsumerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ConsumerService:
-    """Receiving.
+    """Receives messages and manages the offsets of groups.
     """
 
     @staticmethod

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class DeadLetterServiceStub:
-    """Looking after dead letters, and looking at messages without taking them. Served by every snode.
+    """Manages dead letters, and reads messages without leasing them. Served by every snode.
     """
 
     def __init__(self, channel):
@@ -53,7 +53,7 @@ class DeadLetterServiceStub:
 
 
 class DeadLetterServiceServicer:
-    """Looking after dead letters, and looking at messages without taking them. Served by every snode.
+    """Manages dead letters, and reads messages without leasing them. Served by every snode.
     """
 
     def ListDeadLetters(self, request, context):
@@ -66,7 +66,8 @@ class DeadLetterServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReplayDeadLetters(self, request, context):
-        """Sends dead letters again, each once, however often this is called or broken off: calling it again goes on.
+        """Sends dead letters again. Each one is sent once, also when calls are repeated or interrupted; a new call
+        continues.
 
         grpcurl -plaintext -d '{"group":"g","dry_run":true}' HOST:PORT ortoo.v1.DeadLetterService/ReplayDeadLetters
         """
@@ -75,7 +76,7 @@ class DeadLetterServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Peek(self, request, context):
-        """The next messages of a topic for a group, those that consumers have included. Takes no lease, counts no attempt.
+        """The next messages of a topic for a group, including those under a lease. Takes no lease and counts no attempt.
 
         grpcurl -plaintext -d '{"group":"g","topic":"t"}' HOST:PORT ortoo.v1.DeadLetterService/Peek
         """
@@ -110,7 +111,7 @@ def add_DeadLetterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class DeadLetterService:
-    """Looking after dead letters, and looking at messages without taking them. Served by every snode.
+    """Manages dead letters, and reads messages without leasing them. Served by every snode.
     """
 
     @staticmethod

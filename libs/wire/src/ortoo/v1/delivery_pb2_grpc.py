@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class DeliveryServiceStub:
-    """Questions of operators about deliveries. They change nothing.
+    """Read-only queries of operators about deliveries.
     """
 
     def __init__(self, channel):
@@ -48,11 +48,11 @@ class DeliveryServiceStub:
 
 
 class DeliveryServiceServicer:
-    """Questions of operators about deliveries. They change nothing.
+    """Read-only queries of operators about deliveries.
     """
 
     def ListDeliveries(self, request, context):
-        """What became of the messages of a topic for a group.
+        """The delivery states of a topic's messages for a group.
 
         grpcurl -plaintext -d '{"group":"g","topic":"t"}' HOST:PORT ortoo.v1.DeliveryService/ListDeliveries
         """
@@ -61,7 +61,7 @@ class DeliveryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ExplainConsumption(self, request, context):
-        """Why a group does not consume a topic, or one message of it.
+        """The reasons why a group does not consume a topic, or one message of it.
 
         grpcurl -plaintext -d '{"group":"g","topic":"t"}' HOST:PORT ortoo.v1.DeliveryService/ExplainConsumption
         """
@@ -91,7 +91,7 @@ def add_DeliveryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class DeliveryService:
-    """Questions of operators about deliveries. They change nothing.
+    """Read-only queries of operators about deliveries.
     """
 
     @staticmethod

@@ -26,9 +26,10 @@ if _version_not_supported:
 
 
 class EnodeMembersServiceStub:
-    """Served by every member where clients of the enode reach it, whether or not it leads.
+    """Served by every replica at the client address of the enode, whether or not it is the leader.
 
-    Who does not lead changes nothing: it fails with `Failure.moved`, which has the leader as far as it knows.
+    A replica that is not the leader changes nothing. It fails with `Failure.moved`, which has the leader's address if
+    it is known.
     """
 
     def __init__(self, channel):
@@ -60,13 +61,14 @@ class EnodeMembersServiceStub:
 
 
 class EnodeMembersServiceServicer:
-    """Served by every member where clients of the enode reach it, whether or not it leads.
+    """Served by every replica at the client address of the enode, whether or not it is the leader.
 
-    Who does not lead changes nothing: it fails with `Failure.moved`, which has the leader as far as it knows.
+    A replica that is not the leader changes nothing. It fails with `Failure.moved`, which has the leader's address if
+    it is known.
     """
 
     def DescribeMembers(self, request, context):
-        """What this member knows of its enode's members. Any member answers, each by itself.
+        """The replica set as this replica knows it. Any replica answers, each for itself.
 
         grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.EnodeMembersService/DescribeMembers
         """
@@ -75,25 +77,26 @@ class EnodeMembersServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def HandOver(self, request, context):
-        """Lets another voter lead. Answers when this member has let go, or with FAILURE_KIND_CONFLICT when it goes on
-        because the successor did not have everything in time. Sends that were not appended fail with
-        `Failure.moved`.
+        """Transfers leadership to another voter. Returns when this replica has stepped down. Fails with
+        FAILURE_KIND_CONFLICT when the successor did not catch up in time; this replica then stays the leader. Sends that
+        were not appended fail with `Failure.moved`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddMember(self, request, context):
-        """Lets a disk have the log. It learns first and votes by itself as soon as it has what is committed. Answers when the
-        frame that says so is committed. The same member again: done already.
+        """Adds a replica. It starts as a learner and becomes a voter automatically as soon as it has all committed frames.
+        Returns when the configuration frame is committed. Adding the same replica again succeeds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveMember(self, request, context):
-        """Lets a member have nothing more, and count for nothing. Answers when the frame that says so is committed. One that
-        is not there: done already. Who leads is not removed: hand over first.
+        """Removes a replica: it receives no further frames and does not count for the majority. Returns when the
+        configuration frame is committed. Removing an unknown replica succeeds. The leader cannot be removed: transfer
+        leadership first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -131,9 +134,10 @@ def add_EnodeMembersServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EnodeMembersService:
-    """Served by every member where clients of the enode reach it, whether or not it leads.
+    """Served by every replica at the client address of the enode, whether or not it is the leader.
 
-    Who does not lead changes nothing: it fails with `Failure.moved`, which has the leader as far as it knows.
+    A replica that is not the leader changes nothing. It fails with `Failure.moved`, which has the leader's address if
+    it is known.
     """
 
     @staticmethod

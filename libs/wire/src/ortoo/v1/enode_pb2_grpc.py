@@ -195,8 +195,8 @@ class EnodeServiceServicer:
     """
 
     def Append(self, request_iterator, context):
-        """Stores batches. Answers may come in another order than requests, except within one queue. An enode that stops answers
-        what it has taken and ends the call with OK: what has no answer then is not stored.
+        """Stores batches. Answers are in order within one queue, but not across queues. An enode that shuts down answers
+        the accepted batches and ends the call with OK; batches without an answer are not stored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -210,49 +210,49 @@ class EnodeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CommitOffsets(self, request, context):
-        """Stores how far a group has consumed. Returns when that is durable.
+        """Commits offsets of a group. Returns when they are durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def QueryOffsets(self, request, context):
-        """How far a group has consumed.
+        """The committed offsets of a group.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeQueues(self, request, context):
-        """First and next offset of each queue of a topic.
+        """The first and the next offset of each queue of a topic.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindOffset(self, request, context):
-        """The first offset stored at or after a time.
+        """The offset of the first message stored at or after a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindMessages(self, request, context):
-        """Where messages with a key, or with an id that their producer chose, lie in a topic; the newest first.
+        """The positions in a topic of messages with a key or with an id that their producer chose, the newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TakeLocks(self, request, context):
-        """Takes or renews queue locks. Returns when new ones are durable.
+        """Acquires or renews queue locks. Returns when new ones are durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseLocks(self, request, context):
-        """Gives queue locks back. Returns when that is durable.
+        """Releases queue locks. Returns when that is durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -273,67 +273,67 @@ class EnodeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Attach(self, request_iterator, context):
-        """Says that a snode is there. Locks that are bound to it live as long as this stream does; the enode tells here
-        which locks have become free.
+        """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks have become
+        free.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RecallDelayed(self, request, context):
-        """Forgets a delayed message. Returns when it is certain that it will never be delivered.
+        """Cancels a delayed message. Returns when it can never be delivered.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListDelayed(self, request, context):
-        """The delayed messages of a topic, by the time they are due.
+        """The delayed messages of a topic, ordered by due time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Lease(self, request_iterator, context):
-        """Pops and settlements of one snode over one stream; answers come as they are there, in any order. An enode that stops
-        answers what it has taken and ends the call with OK: of what has no answer then nothing was done. The first answer has
-        the request id 0 and nothing else: the call is taken. Who waits for it knows of a call that is refused, because
-        another member leads or this version has none, that nothing was asked.
+        """Pops and settlements of one snode on one stream; answers arrive in any order. An enode that shuts down answers
+        the accepted requests and ends the call with OK; requests without an answer had no effect. The first answer has
+        request id 0 and no content: the call is accepted. The call is refused if another replica is the leader, or if
+        this version does not support it. A snode that waits for the first answer has sent no request by then.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PopQueues(self, request, context):
-        """Leases messages of a group to a consumer; waits for the first one.
+        """Leases messages of a group to a consumer. It waits for the first message.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeDeliveries(self, request, context):
-        """What became of messages of one queue for a group; changes nothing.
+        """The delivery states of a queue's messages for a group. Read-only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SettlePopped(self, request, context):
-        """Says what becomes of leased messages. Returns when that is durable.
+        """Finishes, returns or renews leased messages. Returns when that is durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StoreHalf(self, request, context):
-        """Stores messages of a transaction; nobody sees them before it is committed.
+        """Stores messages of a transaction; they are invisible until it is committed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SettleHalf(self, request, context):
-        """Ends a transaction. The first verdict is final; saying the same again does nothing.
+        """Ends a transaction. The first verdict is final; repeating it has no effect.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -354,14 +354,14 @@ class EnodeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchHalves(self, request, context):
-        """Transactions that are due to be checked, for groups that have a producer at the caller; goes on for ever.
+        """Transactions that are due for a check, for groups that have a producer at the caller. The stream does not end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SendBackMessages(self, request, context):
-        """Copies messages to a group's retry topic, to be delivered later, or to its dead-letter topic.
+        """Copies messages to a group's retry topic, for a later delivery, or to its dead-letter topic.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -375,35 +375,35 @@ class EnodeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UseDeliveryMode(self, request, context):
-        """Says that a group consumes a topic in some way; refused when it does so in another one.
+        """Registers the delivery mode of a group for a topic. Refused if the group uses another mode.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetStoredMode(self, request, context):
-        """Changes how a group consumes a topic. Returns when that is durable.
+        """Changes the delivery mode of a group for a topic. Returns when that is durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def QueryModes(self, request, context):
-        """How a group consumes topics.
+        """The delivery modes of a group.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AppendIdentified(self, request, context):
-        """Stores messages with ids of the application's, each once. Returns when they are durable.
+        """Stores messages with ids that the application chose, each once. Returns when they are durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeStore(self, request, context):
-        """The store as a whole: sizes, positions, health.
+        """The state of the store: sizes, positions, health.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -47,7 +47,7 @@ class FindingsServiceServicer:
     """
 
     def ListFindings(self, request, context):
-        """What is wrong now; nothing when all is well.
+        """The current problems; none when the cluster is healthy.
 
         grpcurl -plaintext HOST:PORT ortoo.v1.FindingsService/ListFindings
         """

@@ -26,7 +26,7 @@ from ortoo.v1 import member_report_pb2 as ortoo_dot_v1_dot_member__report__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bortoo/v1/member_admin.proto\x12\x08ortoo.v1\x1a\x1cortoo/v1/member_report.proto\x1a\x14ortoo/v1/topic.proto\"#\n\x12ListMembersRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\"=\n\x13ListMembersResponse\x12&\n\x06\x65nodes\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.EnodeMembers\"\xb2\x01\n\x0c\x45nodeMembers\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x0e\n\x06set_id\x18\x02 \x01(\t\x12\"\n\x06leader\x18\x03 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12$\n\x08proposal\x18\x04 \x01(\x0b\x32\x12.ortoo.v1.Proposal\x12\'\n\x07members\x18\x05 \x03(\x0b\x32\x16.ortoo.v1.MemberStatus\x12\x10\n\x08majority\x18\x06 \x01(\r\"\xdf\x02\n\x0cMemberStatus\x12\"\n\x06member\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12)\n\x05state\x18\x02 \x01(\x0e\x32\x1a.ortoo.v1.EnodeMemberState\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x16\n\x0emember_address\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\x12\r\n\x05\x65poch\x18\x06 \x01(\x04\x12\x1f\n\x04tail\x18\x07 \x01(\x0b\x32\x11.ortoo.v1.LogTail\x12\x11\n\tcommitted\x18\x08 \x01(\x04\x12\x14\n\x0cis_electable\x18\t \x01(\x08\x12\x18\n\x10is_leader_silent\x18\n \x01(\x08\x12\x1c\n\x0freported_ms_ago\x18\x0b \x01(\rH\x00\x88\x01\x01\x12\x16\n\tlag_bytes\x18\x0c \x01(\x04H\x01\x88\x01\x01\x42\x12\n\x10_reported_ms_agoB\x0c\n\n_lag_bytes\"G\n\x12\x45lectMemberRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\"\n\x06member\x18\x02 \x01(\x0b\x32\x12.ortoo.v1.MemberId\";\n\x13\x45lectMemberResponse\x12$\n\x08proposal\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.ProposalB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bortoo/v1/member_admin.proto\x12\x08ortoo.v1\x1a\x1cortoo/v1/member_report.proto\x1a\x14ortoo/v1/topic.proto\"#\n\x12ListMembersRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\"=\n\x13ListMembersResponse\x12&\n\x06\x65nodes\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.EnodeMembers\"\xb2\x01\n\x0c\x45nodeMembers\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x0e\n\x06set_id\x18\x02 \x01(\t\x12\"\n\x06leader\x18\x03 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12$\n\x08proposal\x18\x04 \x01(\x0b\x32\x12.ortoo.v1.Proposal\x12\'\n\x07members\x18\x05 \x03(\x0b\x32\x16.ortoo.v1.MemberStatus\x12\x10\n\x08majority\x18\x06 \x01(\r\"\xdf\x02\n\x0cMemberStatus\x12\"\n\x06member\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12)\n\x05state\x18\x02 \x01(\x0e\x32\x1a.ortoo.v1.EnodeMemberState\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x16\n\x0emember_address\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\x12\r\n\x05\x65poch\x18\x06 \x01(\x04\x12\x1f\n\x04tail\x18\x07 \x01(\x0b\x32\x11.ortoo.v1.LogTail\x12\x11\n\tcommitted\x18\x08 \x01(\x04\x12\x14\n\x0cis_electable\x18\t \x01(\x08\x12\x18\n\x10is_leader_silent\x18\n \x01(\x08\x12\x1c\n\x0freported_ms_ago\x18\x0b \x01(\rH\x00\x88\x01\x01\x12\x16\n\tlag_bytes\x18\x0c \x01(\x04H\x01\x88\x01\x01\x42\x12\n\x10_reported_ms_agoB\x0c\n\n_lag_bytes\"5\n\x12\x41\x63\x63\x65ptStoreRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x10\n\x08store_id\x18\x02 \x01(\t\".\n\x13\x41\x63\x63\x65ptStoreResponse\x12\x17\n\x0f\x66ormer_store_id\x18\x01 \x01(\t\"G\n\x12\x45lectMemberRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\"\n\x06member\x18\x02 \x01(\x0b\x32\x12.ortoo.v1.MemberId\";\n\x13\x45lectMemberResponse\x12$\n\x08proposal\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.ProposalB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,8 +42,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENODEMEMBERS']._serialized_end=372
   _globals['_MEMBERSTATUS']._serialized_start=375
   _globals['_MEMBERSTATUS']._serialized_end=726
-  _globals['_ELECTMEMBERREQUEST']._serialized_start=728
-  _globals['_ELECTMEMBERREQUEST']._serialized_end=799
-  _globals['_ELECTMEMBERRESPONSE']._serialized_start=801
-  _globals['_ELECTMEMBERRESPONSE']._serialized_end=860
+  _globals['_ACCEPTSTOREREQUEST']._serialized_start=728
+  _globals['_ACCEPTSTOREREQUEST']._serialized_end=781
+  _globals['_ACCEPTSTORERESPONSE']._serialized_start=783
+  _globals['_ACCEPTSTORERESPONSE']._serialized_end=829
+  _globals['_ELECTMEMBERREQUEST']._serialized_start=831
+  _globals['_ELECTMEMBERREQUEST']._serialized_end=902
+  _globals['_ELECTMEMBERRESPONSE']._serialized_start=904
+  _globals['_ELECTMEMBERRESPONSE']._serialized_end=963
 # @@protoc_insertion_point(module_scope)

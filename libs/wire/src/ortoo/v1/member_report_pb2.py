@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cortoo/v1/member_report.proto\x12\x08ortoo.v1\"(\n\x08MemberId\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0c\n\x04\x64isk\x18\x02 \x01(\t\"*\n\x07LogTail\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x10\n\x08position\x18\x02 \x01(\x04\"\xc9\x03\n\x13ReportMemberRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x0e\n\x06set_id\x18\x02 \x01(\t\x12\"\n\x06member\x18\x03 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\x12\x16\n\x0emember_address\x18\x06 \x01(\t\x12\r\n\x05\x65poch\x18\x07 \x01(\x04\x12\x12\n\nis_leading\x18\x08 \x01(\x08\x12\x1f\n\x04tail\x18\t \x01(\x0b\x32\x11.ortoo.v1.LogTail\x12\x14\n\x0cis_electable\x18\n \x01(\x08\x12\x18\n\x10is_leader_silent\x18\x0b \x01(\x08\x12%\n\tsuggested\x18\x0c \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12\x17\n\x0fsuggested_above\x18\r \x01(\x04\x12\"\n\x06voters\x18\x0e \x03(\x0b\x32\x12.ortoo.v1.MemberId\x12$\n\x08learners\x18\x0f \x03(\x0b\x32\x12.ortoo.v1.MemberId\x12\x11\n\tcommitted\x18\x10 \x01(\x04\x12\x0c\n\x04role\x18\x11 \x01(\t\x12\x12\n\nis_leaving\x18\x12 \x01(\x08\"v\n\x14ReportMemberResponse\x12$\n\x08proposal\x18\x02 \x01(\x0b\x32\x12.ortoo.v1.Proposal\x12(\n\x07members\x18\x03 \x03(\x0b\x32\x17.ortoo.v1.MemberAddressJ\x04\x08\x01\x10\x02R\x08lease_ms\"=\n\x08Proposal\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\"\n\x06leader\x18\x02 \x01(\x0b\x32\x12.ortoo.v1.MemberId\"\\\n\rMemberAddress\x12\"\n\x06member\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12\x16\n\x0emember_address\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\tB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cortoo/v1/member_report.proto\x12\x08ortoo.v1\"(\n\x08MemberId\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0c\n\x04\x64isk\x18\x02 \x01(\t\"*\n\x07LogTail\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x10\n\x08position\x18\x02 \x01(\x04\"\xdc\x03\n\x13ReportMemberRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x0e\n\x06set_id\x18\x02 \x01(\t\x12\"\n\x06member\x18\x03 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\x12\x16\n\x0emember_address\x18\x06 \x01(\t\x12\r\n\x05\x65poch\x18\x07 \x01(\x04\x12\x12\n\nis_leading\x18\x08 \x01(\x08\x12\x1f\n\x04tail\x18\t \x01(\x0b\x32\x11.ortoo.v1.LogTail\x12\x14\n\x0cis_electable\x18\n \x01(\x08\x12\x18\n\x10is_leader_silent\x18\x0b \x01(\x08\x12%\n\tsuggested\x18\x0c \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12\x17\n\x0fsuggested_above\x18\r \x01(\x04\x12\"\n\x06voters\x18\x0e \x03(\x0b\x32\x12.ortoo.v1.MemberId\x12$\n\x08learners\x18\x0f \x03(\x0b\x32\x12.ortoo.v1.MemberId\x12\x11\n\tcommitted\x18\x10 \x01(\x04\x12\x0c\n\x04role\x18\x11 \x01(\t\x12\x12\n\nis_leaving\x18\x12 \x01(\x08\x12\x11\n\tmade_from\x18\x13 \x01(\t\"v\n\x14ReportMemberResponse\x12$\n\x08proposal\x18\x02 \x01(\x0b\x32\x12.ortoo.v1.Proposal\x12(\n\x07members\x18\x03 \x03(\x0b\x32\x17.ortoo.v1.MemberAddressJ\x04\x08\x01\x10\x02R\x08lease_ms\"=\n\x08Proposal\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\"\n\x06leader\x18\x02 \x01(\x0b\x32\x12.ortoo.v1.MemberId\"\\\n\rMemberAddress\x12\"\n\x06member\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.MemberId\x12\x16\n\x0emember_address\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\tB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,11 +37,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOGTAIL']._serialized_start=84
   _globals['_LOGTAIL']._serialized_end=126
   _globals['_REPORTMEMBERREQUEST']._serialized_start=129
-  _globals['_REPORTMEMBERREQUEST']._serialized_end=586
-  _globals['_REPORTMEMBERRESPONSE']._serialized_start=588
-  _globals['_REPORTMEMBERRESPONSE']._serialized_end=706
-  _globals['_PROPOSAL']._serialized_start=708
-  _globals['_PROPOSAL']._serialized_end=769
-  _globals['_MEMBERADDRESS']._serialized_start=771
-  _globals['_MEMBERADDRESS']._serialized_end=863
+  _globals['_REPORTMEMBERREQUEST']._serialized_end=605
+  _globals['_REPORTMEMBERRESPONSE']._serialized_start=607
+  _globals['_REPORTMEMBERRESPONSE']._serialized_end=725
+  _globals['_PROPOSAL']._serialized_start=727
+  _globals['_PROPOSAL']._serialized_end=788
+  _globals['_MEMBERADDRESS']._serialized_start=790
+  _globals['_MEMBERADDRESS']._serialized_end=882
 # @@protoc_insertion_point(module_scope)

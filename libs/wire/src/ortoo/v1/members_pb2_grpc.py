@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class MemberServiceStub:
-    """What a member offers to the others, on its member address.
+    """Served by each replica for the others, at its `member_address`.
     """
 
     def __init__(self, channel):
@@ -53,29 +53,29 @@ class MemberServiceStub:
 
 
 class MemberServiceServicer:
-    """What a member offers to the others, on its member address.
+    """Served by each replica for the others, at its `member_address`.
     """
 
     def Speak(self, request_iterator, context):
-        """One member's words for another, in order, for as long as both run. The first message says who speaks; the answer
-        comes when it was let in, and once more for every later message but Frames and Ack, so that a stream that leads
-        nowhere is noticed. A message that is lost with the stream is sent again by whom it matters.
+        """The messages of one replica for another, in order, as long as both run. The first message identifies the sender;
+        the response follows when it is accepted. Every later message except Frames and Ack gets a response too, so that
+        a broken stream is noticed. The sender repeats a message that was lost with the stream if it still matters.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Join(self, request, context):
-        """Asks a member with an empty folder to be of a set from now on, and any member who it is. It is written down before
-        it is answered, and a member of another set refuses.
+        """Assigns a replica with an empty folder to a replica set, and returns the id of the replica. The assignment is
+        stored before the response. A replica of another set refuses.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CopyFrame(self, request, context):
-        """Gives one frame of the log as this member has it, for another one whose copy of it is damaged.
-        DATA_LOSS: it has not that frame either.
+        """Returns one frame of the log from this replica, for a replica whose copy is damaged. DATA_LOSS: this replica
+        lacks an intact copy too.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -108,7 +108,7 @@ def add_MemberServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class MemberService:
-    """What a member offers to the others, on its member address.
+    """Served by each replica for the others, at its `member_address`.
     """
 
     @staticmethod

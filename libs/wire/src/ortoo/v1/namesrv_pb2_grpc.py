@@ -29,7 +29,7 @@ if _version_not_supported:
 
 
 class NameServiceStub:
-    """The directory of the cluster: topics, groups, and which processes are there.
+    """The directory of the cluster: topics, groups, users, and the registered processes.
     """
 
     def __init__(self, channel):
@@ -168,6 +168,11 @@ class NameServiceStub:
                 request_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
                 _registered_method=True)
+        self.AcceptStore = channel.unary_unary(
+                '/ortoo.v1.NameService/AcceptStore',
+                request_serializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.FromString,
+                _registered_method=True)
         self.WatchRoutes = channel.unary_stream(
                 '/ortoo.v1.NameService/WatchRoutes',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.WatchRoutesRequest.SerializeToString,
@@ -176,75 +181,75 @@ class NameServiceStub:
 
 
 class NameServiceServicer:
-    """The directory of the cluster: topics, groups, and which processes are there.
+    """The directory of the cluster: topics, groups, users, and the registered processes.
     """
 
     def RegisterEnode(self, request, context):
-        """Announces an enode or renews its lease; calling it again is the heartbeat.
+        """Registers an enode or renews its lease. Repeated calls are the heartbeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RegisterSnode(self, request, context):
-        """Announces a snode or renews its lease; calling it again is the heartbeat.
+        """Registers a snode or renews its lease. Repeated calls are the heartbeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Unregister(self, request, context):
-        """Ends a lease at once, at a clean stop.
+        """Ends a lease at once, on a graceful shutdown.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateTopic(self, request, context):
-        """Creates a topic on the named enodes, or on all that are alive.
+        """Creates a topic on the named enodes, or on all live enodes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateTopic(self, request, context):
-        """Changes permission or queue counts. Queues are never taken away.
+        """Changes permission or queue counts. Queues are never removed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTopic(self, request, context):
-        """Deletes a topic: it is gone for clients at once, and can come back until its grace period is over; then enodes drop
-        its messages. A topic created later under the same name starts empty.
+        """Deletes a topic for clients at once. It can be restored until its grace period expires; then enodes delete its
+        messages. A topic created later with the same name starts empty.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UndeleteTopic(self, request, context):
-        """Takes a deletion back while its grace period lasts: the same topic id, settings, messages and offsets.
+        """Restores a topic within its grace period, with the same topic id, settings, messages and offsets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListDeletedTopics(self, request, context):
-        """The deleted topics that can come back, the last deleted first.
+        """The deleted topics that can be restored, the last deleted first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListOfferedTopics(self, request, context):
-        """What enodes hold and this directory does not know: another directory was followed before.
+        """The topics that enodes hold and this directory does not have, for example after the directory was replaced.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AdoptTopics(self, request, context):
-        """Takes offered topics into this directory, with the ids, messages and offsets that they have.
+        """Adds offered topics to this directory, with their ids, messages and offsets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -272,22 +277,22 @@ class NameServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteGroup(self, request, context):
-        """Deletes a group: its settings are gone at once, and can come back until its grace period is over; then enodes drop
-        its offsets, locks and modes, unless somebody has used it since.
+        """Deletes the settings of a group at once. It can be restored until its grace period expires; then enodes delete
+        its offsets, locks and modes, unless the group was used again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UndeleteGroup(self, request, context):
-        """Takes a deletion back while its grace period lasts: settings and offsets are as they were.
+        """Restores a group within its grace period, with its settings and offsets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListDeletedGroups(self, request, context):
-        """The deleted groups that can come back, the last deleted first.
+        """The deleted groups that can be restored, the last deleted first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -301,7 +306,7 @@ class NameServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PutUser(self, request, context):
-        """Creates a user or changes one: who may sign requests of RocketMQ's clients, where snodes ask for signatures.
+        """Creates or changes a user, who may sign requests of RocketMQ's clients where snodes require signatures.
 
         grpcurl -plaintext -d '{"user":{"access_key":"ann"},"secret_key":"s3cret"}' HOST:PORT \
         ortoo.v1.NameService/PutUser
@@ -318,22 +323,22 @@ class NameServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListUsers(self, request, context):
-        """All users, by access key; secrets are not told.
+        """All users, by access key, without secrets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetUser(self, request, context):
-        """One user with the secret, for a snode that checks a signature.
+        """One user with the secret, for a snode that verifies a signature.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AcquireRight(self, request, context):
-        """Gives or renews an exclusive right, such as to lead an enode's replicas. At any time it has at most one owner, and
-        each reign has a larger epoch than all before; it lives in the database, so all name servers grant the same one.
+        """Grants or renews an exclusive right, such as leadership of an enode's replicas. It has at most one owner at any
+        time, and each new owner gets a larger epoch. It is stored in the database, so that all name servers agree.
 
         grpcurl -plaintext -d '{"resource":"leader/enode-0","owner":"a","lease_ms":5000}' HOST:PORT \
         ortoo.v1.NameService/AcquireRight
@@ -343,21 +348,21 @@ class NameServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseRight(self, request, context):
-        """Gives a right back before it ends.
+        """Releases a right before it expires.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReportMember(self, request, context):
-        """A member of an enode says what it is, and hears who is to lead.
+        """Reports the state of an enode's replica; returns the proposed leader.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListMembers(self, request, context):
-        """The members of enodes.
+        """The replicas of enodes.
 
         grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.NameService/ListMembers
         """
@@ -366,14 +371,25 @@ class NameServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ElectMember(self, request, context):
-        """Proposes a member, when nobody leads and no name server proposes by itself, as of an enode with two members.
+        """Proposes a replica as leader, when none leads and no name server proposes one automatically. An enode with two
+        replicas may need this.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcceptStore(self, request, context):
+        """Accepts that a registered enode returns with another store, such as an empty one. Without it the other store is
+        refused. After its return the former store is refused, and messages that only the former one has are lost.
+
+        grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.NameService/AcceptStore
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchRoutes(self, request, context):
-        """Everything at once, then every change as it happens.
+        """The complete directory first, then every change as it happens.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -512,6 +528,11 @@ def add_NameServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.SerializeToString,
             ),
+            'AcceptStore': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcceptStore,
+                    request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.SerializeToString,
+            ),
             'WatchRoutes': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRoutes,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.WatchRoutesRequest.FromString,
@@ -526,7 +547,7 @@ def add_NameServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class NameService:
-    """The directory of the cluster: topics, groups, and which processes are there.
+    """The directory of the cluster: topics, groups, users, and the registered processes.
     """
 
     @staticmethod
@@ -1221,6 +1242,33 @@ class NameService:
             '/ortoo.v1.NameService/ElectMember',
             ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
             ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcceptStore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/AcceptStore',
+            ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.SerializeToString,
+            ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.FromString,
             options,
             channel_credentials,
             insecure,

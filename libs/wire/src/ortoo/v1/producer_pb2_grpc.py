@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ProducerServiceStub:
-    """Sending.
+    """Sends messages.
     """
 
     def __init__(self, channel):
@@ -73,7 +73,7 @@ class ProducerServiceStub:
 
 
 class ProducerServiceServicer:
-    """Sending.
+    """Sends messages.
     """
 
     def Publish(self, request, context):
@@ -86,15 +86,15 @@ class ProducerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Produce(self, request_iterator, context):
-        """Sends batches at full speed, many in flight. Answers for one queue come in order. A batch with a producer id is
-        stored once; the property DEDUP_ID is not looked at here, Publish does that.
+        """Sends batches with many requests in flight. Answers for one queue arrive in order. A batch with a producer id is
+        stored once. The property DEDUP_ID is ignored here; use Publish for it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RecallMessage(self, request, context):
-        """Forgets a delayed message by its recall handle. Returns when it is certain that it will never be delivered.
+        """Cancels a delayed message by its recall handle. Returns when it can never be delivered.
 
         grpcurl -plaintext -d '{"recall_handle":"..."}' HOST:PORT ortoo.v1.ProducerService/RecallMessage
         """
@@ -103,7 +103,7 @@ class ProducerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BeginTransaction(self, request, context):
-        """Stores messages that nobody sees until EndTransaction commits them. All of them go to one queue.
+        """Stores messages that stay invisible until EndTransaction commits them. All of them go to one queue.
 
         grpcurl -plaintext -d '{"topic":"t","producer_group":"g","messages":[{"body":"aGVsbG8="}]}' HOST:PORT
         ortoo.v1.ProducerService/BeginTransaction
@@ -113,7 +113,7 @@ class ProducerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def EndTransaction(self, request, context):
-        """Commits or rolls back. The first verdict is final; saying the same again does nothing.
+        """Commits or rolls back. The first verdict is final; repeating it has no effect.
 
         grpcurl -plaintext -d '{"transaction_id":"...","verdict":"VERDICT_COMMIT"}' HOST:PORT
         ortoo.v1.ProducerService/EndTransaction
@@ -123,15 +123,16 @@ class ProducerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchTransactionChecks(self, request, context):
-        """Says that a producer of the group is here, as long as the call lasts, and asks it about transactions that nobody
-        has ended. It answers by EndTransaction, or not at all; then one of the group is asked again later.
+        """Registers a producer of the group for the duration of the call, and sends it checks of undecided transactions.
+        The producer answers a check with EndTransaction. Without an answer, a producer of the group is asked again
+        later.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def QueryRoute(self, request, context):
-        """Where the messages of a topic may go.
+        """The queues to which messages of a topic may be sent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -184,7 +185,7 @@ def add_ProducerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ProducerService:
-    """Sending.
+    """Sends messages.
     """
 
     @staticmethod

@@ -28,7 +28,7 @@ class _CodecEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Codec.ValueType
     CODEC_UNSPECIFIED: _Codec.ValueType  # 0
     """No compression."""
     CODEC_NONE: _Codec.ValueType  # 1
-    """No compression, said aloud."""
+    """No compression, stated explicitly."""
     CODEC_ZSTD: _Codec.ValueType  # 2
     """Zstandard, one frame."""
     CODEC_LZ4: _Codec.ValueType  # 3
@@ -40,7 +40,7 @@ class Codec(_Codec, metaclass=_CodecEnumTypeWrapper):
 CODEC_UNSPECIFIED: Codec.ValueType  # 0
 """No compression."""
 CODEC_NONE: Codec.ValueType  # 1
-"""No compression, said aloud."""
+"""No compression, stated explicitly."""
 CODEC_ZSTD: Codec.ValueType  # 2
 """Zstandard, one frame."""
 CODEC_LZ4: Codec.ValueType  # 3
@@ -51,10 +51,9 @@ Global___Codec: _TypeAlias = Codec  # noqa: Y015
 class RecordBatch(_message.Message):
     """One to 4,096 messages of one queue, stored column by column.
 
-    Every `bytes` column is a raw little-endian buffer in Arrow's memory layout, so a client in any
-    language fills it with a loop and pyarrow wraps it without copying. A column that a batch does not
-    use is absent. Servers never re-serialise a batch: the bytes that the producer made are the bytes on
-    disk and the bytes that consumers get. docs/formats/record-batch.md has the tables and golden bytes.
+    Every `bytes` column is a raw little-endian buffer in Arrow's memory layout. A client in any language can fill it
+    with a loop, and pyarrow wraps it without copying. Unused columns are absent. Servers never re-serialise a batch:
+    disks and consumers get the producer's bytes. docs/formats/record-batch.md has the tables and golden bytes.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -79,9 +78,9 @@ class RecordBatch(_message.Message):
     TRACE_CONTEXT_FIELD_NUMBER: _builtins.int
     EXPIRE_AT_MS_FIELD_NUMBER: _builtins.int
     format: _builtins.int
-    """Version of this layout. Readers refuse a number they do not know as "unsupported", never as "corrupt"."""
+    """Version of this layout. Readers refuse an unknown version as "unsupported", never as "corrupt"."""
     required_features: _builtins.int
-    """Bits that a reader must understand to read the batch rightly; a reader that lacks one refuses."""
+    """Bits of features that a reader needs to read the batch correctly. A reader that lacks one refuses the batch."""
     count: _builtins.int
     """Number of messages, 1 to 4,096."""
     codec: Global___Codec.ValueType
@@ -89,26 +88,30 @@ class RecordBatch(_message.Message):
     body_inflated_bytes: _builtins.int
     """Size of `body` after decompression; equals its size when the codec is CODEC_NONE."""
     body_offsets: _builtins.bytes
-    """int32 x (count + 1): where each body starts in the inflated `body`; the first is 0, the last its size."""
+    """int32 x (count + 1): where each body starts in the inflated `body`. The first is 0, the last is the size."""
     body: _builtins.bytes
     """All bodies, one after another."""
     born_at_ms: _builtins.bytes
     """int64 x count: when each message was made at the producer, milliseconds since 1970-01-01 UTC."""
     deliver_at_ms: _builtins.bytes
-    """int64 x count: not visible before this time, milliseconds; all or none of a batch's messages have one."""
+    """int64 x count: the message is not visible before this time, milliseconds since 1970-01-01 UTC. Either all
+    messages of a batch have one or none has.
+    """
     priority: _builtins.bytes
     """int32 x count: larger is more urgent."""
     body_encoding: _builtins.bytes
-    """int8 x count: 0 or absent = as is, 1 = gzip; how the producer encoded the body before batching."""
+    """int8 x count: how the producer encoded the body before batching. 0 or absent = not encoded, 1 = gzip."""
     expire_at_ms: _builtins.bytes
-    """int64 x count: from this time on no group gets the message any more, milliseconds; 0 = it never expires."""
+    """int64 x count: expiry time, milliseconds since 1970-01-01 UTC. From then on the message is not delivered to any
+    group. 0 = it never expires.
+    """
     @_builtins.property
     def tag(self) -> Global___DictionaryColumn:
-        """One tag a message, for filters."""
+        """One tag per message, for filters."""
 
     @_builtins.property
     def keys(self) -> Global___TextListColumn:
-        """Any number of keys a message, for search."""
+        """Any number of keys per message, for search."""
 
     @_builtins.property
     def message_group(self) -> Global___DictionaryColumn:
@@ -116,15 +119,15 @@ class RecordBatch(_message.Message):
 
     @_builtins.property
     def properties(self) -> Global___MapColumn:
-        """The user's properties."""
+        """The application's properties."""
 
     @_builtins.property
     def born_host(self) -> Global___DictionaryColumn:
-        """Who made the message, as text."""
+        """The host that made the message, as text."""
 
     @_builtins.property
     def message_id(self) -> Global___TextColumn:
-        """Ids, only if the producer chose them; otherwise an id is made of topic id, queue and offset."""
+        """Ids that the producer chose. Otherwise the id is made of topic id, queue and offset."""
 
     @_builtins.property
     def trace_context(self) -> Global___TextColumn:
@@ -193,7 +196,7 @@ Global___TextColumn: _TypeAlias = TextColumn  # noqa: Y015
 
 @_typing.final
 class DictionaryColumn(_message.Message):
-    """Arrow's dictionary layout: few different texts, many rows."""
+    """Arrow's dictionary layout: few distinct texts, many rows."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -203,10 +206,10 @@ class DictionaryColumn(_message.Message):
     validity: _builtins.bytes
     """One bit a row, least significant first, 1 = has a value; absent when every row has one."""
     codes: _builtins.bytes
-    """int32 x rows: index into the dictionary; 0 where the row has no value."""
+    """The index into the dictionary, int32 x rows; 0 where the row has no value."""
     @_builtins.property
     def dictionary(self) -> Global___TextColumn:
-        """The different texts, each once, in order of first use."""
+        """The distinct texts, each once, in order of first use."""
 
     def __init__(
         self,
@@ -287,7 +290,7 @@ Global___MapColumn: _TypeAlias = MapColumn  # noqa: Y015
 
 @_typing.final
 class SealedBatch(_message.Message):
-    """A record batch on its way: opaque bytes and what a server must know without opening them."""
+    """A record batch in transit: opaque bytes, and the facts that a server needs without opening them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -301,17 +304,17 @@ class SealedBatch(_message.Message):
     records: _builtins.bytes
     """A serialised RecordBatch."""
     records_crc32c: _builtins.int
-    """CRC-32C of `records`, made by whoever serialised it and checked by every hop that keeps it."""
+    """CRC-32C of `records`, made when they were serialised, and checked by every process that stores or forwards them."""
     count: _builtins.int
     """Number of messages in it."""
     body_inflated_bytes: _builtins.int
     """Size of the body column after decompression."""
     producer_id: _builtins.int
-    """Idempotence: who sends. 0 = the batch may be stored twice if it is sent twice."""
+    """For idempotence: the id of the producer. 0 = a batch that is sent twice may be stored twice."""
     first_sequence: _builtins.int
-    """Idempotence: how many messages this producer sent to this queue before this batch."""
+    """For idempotence: the number of messages that this producer sent to this queue before this batch."""
     delayed: _builtins.bool
-    """On the way in: its messages have the column deliver_at_ms, and nobody sees them before their times."""
+    """When sending: the messages have the column deliver_at_ms and stay invisible until their times."""
     def __init__(
         self,
         *,
@@ -333,7 +336,7 @@ Global___SealedBatch: _TypeAlias = SealedBatch  # noqa: Y015
 
 @_typing.final
 class Message(_message.Message):
-    """One message by itself: what people type, and what single-message calls carry."""
+    """One message in readable form, for people with grpcurl and for single-message calls."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -370,26 +373,26 @@ class Message(_message.Message):
     body: _builtins.bytes
     """The content. In JSON: base64."""
     tag: _builtins.str
-    """For filters; empty = none."""
+    """The tag, for filters; empty = none."""
     message_group: _builtins.str
     """Messages of one message group go to one queue and are delivered one after another."""
     message_id: _builtins.str
-    """Chosen by the producer; empty = made by the server."""
+    """Chosen by the producer; empty = the server makes one."""
     born_at_ms: _builtins.int
-    """When it was made, milliseconds since 1970-01-01 UTC; 0 = the server stamps it."""
+    """When it was made, milliseconds since 1970-01-01 UTC; 0 = the server sets it."""
     deliver_at_ms: _builtins.int
     """When it is delivered, milliseconds since 1970-01-01 UTC, at most a year ahead; 0 = at once."""
     expire_at_ms: _builtins.int
-    """From this time on no group gets it any more, milliseconds since 1970-01-01 UTC; 0 = it never expires."""
+    """Expiry time, milliseconds since 1970-01-01 UTC. From then on the message is not delivered. 0 = it never expires."""
     priority: _builtins.int
-    """Larger is more urgent, in a topic of MESSAGE_TYPE_PRIORITY. Absent = 0, the least."""
+    """A larger number is more urgent, in a topic of MESSAGE_TYPE_PRIORITY. Absent = 0, the lowest."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """For search."""
+        """Keys for search."""
 
     @_builtins.property
     def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Anything else, name to value."""
+        """The application's properties, name to value."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class SessionServiceStub:
-    """Sessions.
+    """Manages sessions of clients.
     """
 
     def __init__(self, channel):
@@ -43,12 +43,12 @@ class SessionServiceStub:
 
 
 class SessionServiceServicer:
-    """Sessions.
+    """Manages sessions of clients.
     """
 
     def Connect(self, request_iterator, context):
-        """Opens a session and keeps it open. The first request is `hello`; the session lasts as long as the stream.
-        End of stream, error and silence (120 s) all end it the same way: its registrations go, its groups are told.
+        """Opens a session, which lasts as long as the stream. The first request is `hello`. End of stream, an error and 120
+        s without a message all end the session: its registrations are removed and its groups are notified.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -71,7 +71,7 @@ def add_SessionServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SessionService:
-    """Sessions.
+    """Manages sessions of clients.
     """
 
     @staticmethod

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class SettingsServiceStub:
-    """Served by every process of the cluster. A name server or an enode answers for itself, a snode for all of a role.
+    """Served by every process of the cluster. A name server or an enode answers for itself, a snode for all processes of
+    a role.
     """
 
     def __init__(self, channel):
@@ -53,11 +54,12 @@ class SettingsServiceStub:
 
 
 class SettingsServiceServicer:
-    """Served by every process of the cluster. A name server or an enode answers for itself, a snode for all of a role.
+    """Served by every process of the cluster. A name server or an enode answers for itself, a snode for all processes of
+    a role.
     """
 
     def ListSettings(self, request, context):
-        """What is in force, and where it comes from; passwords in URLs are masked.
+        """The current values and their origins; passwords in URLs are masked.
 
         grpcurl -plaintext -d '{"role":"enode"}' HOST:PORT ortoo.v1.SettingsService/ListSettings
         """
@@ -66,9 +68,11 @@ class SettingsServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateSettings(self, request, context):
-        """Change settings in running processes, or go back to what file and environment say, until their next start.
+        """Changes settings in running processes, or resets them to the values of file and environment, until their next
+        start.
 
-        Either all processes that are asked take the change, or an error names the setting and nothing has changed.
+        Either all requested processes apply the change, or an error names the setting and nothing changes.
+
         grpcurl -plaintext -d '{"role":"snode","values":{"log_level":"debug"}}' HOST:PORT ortoo.v1.SettingsService/UpdateSettings
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -76,7 +80,7 @@ class SettingsServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListSettingChanges(self, request, context):
-        """What was changed since each process started: the last 200 changes.
+        """The last 200 changes of each process since it started.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -109,7 +113,8 @@ def add_SettingsServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SettingsService:
-    """Served by every process of the cluster. A name server or an enode answers for itself, a snode for all of a role.
+    """Served by every process of the cluster. A name server or an enode answers for itself, a snode for all processes of
+    a role.
     """
 
     @staticmethod

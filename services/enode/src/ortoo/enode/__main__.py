@@ -1,4 +1,4 @@
-"""The process `ortoo-enode`: the server, and what reads, mends, backs up and restores a store without one."""
+"""The process `ortoo-enode`: the server, and the tools that inspect, repair, back up and restore a store offline."""
 
 import importlib
 import sys
@@ -22,7 +22,7 @@ TOOLS = ("inspect", "repair", "elect", "backup", "restore")
 def opened(
     loaded: Loaded[Settings], load_again: Callable[[], Loaded[Settings]]
 ) -> AbstractAsyncContextManager[Running]:
-    """The enode itself, or a member of it where it has several."""
+    """The enode, or one of its replicas if it has several."""
     open_it = open_member if loaded.settings.member_listen_address else open_enode
     return open_it(loaded.settings, live=LiveSettings(loaded, load_again))
 
@@ -33,22 +33,22 @@ ROLE = front.Role(
     load=load,
     open=opened,
     important=IMPORTANT,
-    epilog="`ortoo-enode inspect DIR` reads a store without the server; `ortoo-enode repair DIR` shows what is "
-    "damaged in one, and mends it when told to; `ortoo-enode elect DIR --lose` goes on with one disk of a set whose "
-    "majority is gone; `ortoo-enode backup DIR BACKUP` copies one, also while it is served, and `ortoo-enode restore "
-    "BACKUP DIR` makes one of the copy. Each has its own -h.",
+    epilog="`ortoo-enode inspect DIR` reads a store without the server. `ortoo-enode repair DIR` lists the damage of "
+    "one, and repairs it on request. `ortoo-enode elect DIR --lose` continues with one disk of a set that lost its "
+    "majority. `ortoo-enode backup DIR BACKUP` copies a store, also while it is served, and `ortoo-enode restore "
+    "BACKUP DIR` makes a store of the copy. Each has its own -h.",
 )
 
 
 def main() -> int:
-    """Do what the command line says; returns the exit code."""
+    """Run the command line; returns the exit code."""
     if sys.argv[1:] and sys.argv[1] in TOOLS:
         return front.command(lambda: run_tool(sys.argv[1], sys.argv[2:]))
     return front.command(lambda: front.main(ROLE, sys.argv[1:]))
 
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
-    """Run one of TOOLS; each parses the rest of the command line itself."""
+    """Run one of TOOLS, which parses the rest of the command line."""
     raise_limit()
     module = importlib.import_module(f"ortoo.enode.offline.{name}")
     try:

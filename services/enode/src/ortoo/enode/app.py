@@ -1,4 +1,4 @@
-"""The enode, opened room by room: store, deferred messages, pops, server, announcements."""
+"""Assembly of the enode: store, deferred messages, pops, server, announcements."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ _log = get_logger("enode")
 
 @dataclass(frozen=True, slots=True)
 class RunningEnode(Running):
-    """An enode that is up, and what it stores into."""
+    """A running enode, with its store, topics and intake."""
 
     store: Store
     topics: TopicCopies
@@ -54,10 +54,10 @@ async def open_enode(
     live: LiveSettings[Settings] | None = None,
     descriptors: Descriptors | None = None,
 ) -> AsyncIterator[RunningEnode]:
-    """Run an enode. It serves from its copies whether or not a name server answers; leaving the block drains it.
+    """Run an enode. It serves its stored topics whether or not a name server answers; leaving the block drains it.
 
-    `descriptors` are the role's share of those of the process; None = all of them.
-    Errors: Invalid, Conflict, Unsupported, DataLoss, as `Store.open` and the server say them.
+    `descriptors` is the role's share of the process's file descriptors; None = all of them.
+    Errors: Invalid, Conflict, Unsupported, DataLoss, as `Store.open` and the server.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     descriptors = descriptors or Descriptors.of_process()
@@ -105,6 +105,6 @@ async def open_enode(
 
 
 async def _let_go(handlers: EnodeService, draining: asyncio.Event) -> None:
-    """At a stop, answer pops that wait: whoever has asked other enodes as well is told so while it can be told."""
+    """At a shutdown, answer waiting pops while their streams are open: snodes may wait for other enodes with them."""
     await draining.wait()
     await handlers.pops.lines.close()

@@ -1,7 +1,12 @@
-"""The log events of enodes: name, level, meaning, and what the reader of the log does."""
+"""The log events of enodes: name, level, meaning and remedy."""
 
 from ortoo.common.logs.log_event import error, info, warning
 
+STORE_REFUSED = error(
+    "store_refused",
+    "A name server knows the enode by another store. The enode takes no messages.",
+    "Mount its volume and correct `data_dir`. If the former store is gone, run `ortoo enode accept-store`.",
+)
 DELETED_GROUP_IN_USE = info(
     "deleted_group_in_use",
     "Deleted consumer groups are still used. Their queues and offsets stay.",
@@ -79,8 +84,9 @@ DAMAGED_FRAME_COPY_MISSING = warning(
 )
 LOG_TRUNCATED = error(
     "log_truncated",
-    "Messages that no majority of replicas stored were truncated from this log. They were not acknowledged.",
-    "None, unless a majority was lost and replaced by hand.",
+    "Messages that the leader lacks were truncated from this log. They were acknowledged only if `durability` is "
+    "`leader`, or if a disk that acknowledged them was emptied or restored since.",
+    "None if they were not acknowledged. Otherwise read the file that the event names.",
 )
 DELAYED_READ_FAILED_RETRYING = warning(
     "delayed_read_failed_retrying",

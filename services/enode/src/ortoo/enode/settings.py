@@ -1,4 +1,4 @@
-"""What may be chosen about an enode, by file, environment (`ORTOO_ENODE_...`) and command line."""
+"""Settings of an enode, by file, environment (`ORTOO_ENODE_...`) and command line."""
 
 import dataclasses
 import enum
@@ -16,9 +16,9 @@ from ortoo.enode.deferred.checks import CheckSchedule
 from ortoo.enode.log.settings import DAY_MS, RETENTION, FlushMode, StoreSettings
 
 GROUP_RETENTION_MS_MIN = 120_000
-"""Snodes say every half minute who pops."""
+"""Snodes report popping groups every half minute, so a shorter retention would drop groups in use."""
 SLAVE_MEMORY_LESS_PERCENT = 10
-"""A member that follows serves no readers, so its memory is better left to the page cache."""
+"""A follower serves no reads, so its memory is better used by the page cache."""
 IMPORTANT = (
     "name",
     "cluster",
@@ -32,31 +32,31 @@ IMPORTANT = (
     "store.flush_mode",
 )
 LIMITS = ("group_retention_ms", "delay_max_ms", "dedup_window_ms")
-"""Settings of what serves clients that change while it does."""
+"""Settings of the client-facing parts that can be changed while the enode runs."""
 
 
 class Durability(enum.StrEnum):
-    """When a send is acknowledged in an enode of several members. Everything else waits for a majority's disks."""
+    """When a send is acknowledged in an enode of several replicas. All other changes wait for a majority of disks."""
 
     REPLICAS = "replicas"
-    """When it is on a majority of the members' disks."""
+    """When it is on a majority of the replicas' disks."""
     LEADER = "leader"
-    """When it is on the leader's disk: a take-over may lose it."""
+    """When it is on the leader's disk: a change of leader may lose it."""
 
 
 class NodeRole(enum.StrEnum):
     """RocketMQ's roles, with its names."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
-    """May lead, and then acknowledges sends when its own disk has them."""
+    """May lead, and then acknowledges a send when its own disk has it."""
     SYNC_MASTER = "SYNC_MASTER"
-    """May lead, and then acknowledges sends when a majority of disks has them."""
+    """May lead, and then acknowledges a send when a majority of disks has it."""
     SLAVE = "SLAVE"
     """Follows, and leads only when an operator elects it."""
 
 
 DURABILITY_OF = {NodeRole.ASYNC_MASTER: Durability.LEADER, NodeRole.SYNC_MASTER: Durability.REPLICAS}
-"""What a role says about acknowledgements, when it is chosen by name."""
+"""The durability that a role implies when it is set explicitly."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Settings(InnerSettings):
     HIDDEN = {"store.enode": "name", "store.cluster": "cluster"}  # noqa: RUF012  # a constant
 
     name: str = "enode-0"
-    """Its name in the cluster; the store keeps it, so it must not change."""
+    """Its name in the cluster. The store records it, so it must not change."""
     cluster: str = "default"
     """The cluster's name; a store made for another cluster is refused."""
     listen_address: str = "127.0.0.1:8091"
@@ -76,41 +76,43 @@ class Settings(InnerSettings):
     advertised_address: str = ""
     """host:port where snodes reach this enode. Empty = the listen address."""
     namesrv_address: str = "127.0.0.1:8071"
-    """host:port of the name server, several of one cluster separated by `;`; or the http:// URL of such a list."""
+    """host:port of each name server of the cluster, separated by `;`, or the http:// URL of such a list."""
     data_dir: Path = Path("ortoo-data/enode")
     """Folder of the store."""
     role: NodeRole = NodeRole.ASYNC_MASTER
-    """Of a member: ASYNC_MASTER (durability `leader`), SYNC_MASTER (`replicas`), SLAVE (only an operator elects it)."""
+    """The replica's role: ASYNC_MASTER (durability `leader`), SYNC_MASTER (`replicas`), or SLAVE (leads only if an
+    operator elects it)."""
     durability: Durability = Durability.REPLICAS
-    """When a member that leads acknowledges a send: `replicas`, when it is on a majority of the members' disks, or
-    `leader`, when it is on its own, so that a take-over may lose it. All members should have the same."""
+    """When the leader acknowledges a send. `replicas`: when a majority of the replicas' disks has it. `leader`: when
+    its own disk has it, so that a take-over may lose it. All replicas should have the same value."""
     member: Annotated[int, Range(1, 99)] = 1
-    """Which member of the enode this process is, 1 or more; it is kept in the folder and must not change."""
+    """The replica's number, 1 or more. The folder records it, so it must not change."""
     members: Annotated[int, Range(1, 5)] = 1
-    """With how many members the set begins: 1, 3 or 5, or 2 by hand. It asks nothing of a set that has begun."""
+    """The number of replicas of a new set: 1, 3 or 5, or 2 by hand. It has no effect on an existing set."""
     member_listen_address: str = ""
-    """host:port where the other members reach this one; empty = the enode has one member, and nobody asks others."""
+    """host:port where the other replicas reach this one. Empty = the enode has a single replica."""
     member_addresses: str = ""
-    """Where the members are when the set begins, by number: host:port, separated by `;`."""
+    """The addresses of the replicas of a new set, by number: host:port, separated by `;`."""
     memory_share_percent: Annotated[int, Range(1, 90)] = 40
-    """How much of the memory the store's caches may take at most; a SLAVE takes 10 less unless it is set."""
+    """Maximum part of the memory for the store's caches. The default of a SLAVE is 10 less."""
     heartbeat_interval_s: Annotated[float, Range(0.05, 3_600)] = 5.0
-    """How often the enode announces itself."""
+    """Interval between announcements of the enode at the name servers."""
     health_interval_s: Annotated[float, Range(0.01, 3_600)] = 0.5
-    """How often health is taken from the store."""
+    """Interval between reads of the store's health."""
     transaction_check_after_ms: Annotated[int, Range(1, DAY_MS)] = 6_000
-    """How long a transaction may stay open before its producers are asked, unless it says otherwise."""
+    """Time after which the producers of an open transaction are asked for its verdict, unless the transaction has its
+    own."""
     transaction_check_interval_ms: Annotated[int, Range(1, DAY_MS)] = 30_000
-    """How long until they are asked again; doubles from time to time, up to 120 times this."""
+    """Interval between two such checks; it doubles from time to time, up to 120 times this value."""
     transaction_checks_max: Annotated[int, Range(1, DAY_MS)] = 15
-    """After so many checks without a verdict a transaction is parked."""
+    """Number of checks without a verdict after which a transaction is parked."""
     delay_max_ms: Annotated[int, Range(0, 366 * DAY_MS)] = 366 * DAY_MS
-    """How far ahead messages may be delayed; at most 366 days, which is the default. Others are refused."""
+    """Maximum delay of a message; at most 366 days, which is the default. Longer delays are refused."""
     dedup_window_ms: Annotated[int, Range(0, 7 * DAY_MS)] = 600_000
-    """For how long a message with the property DEDUP_ID is not stored again; 0 = the property means nothing."""
+    """Time for which a message with the same property DEDUP_ID is not stored again. 0 = the property is ignored."""
     group_retention_ms: Annotated[int, Range(0, 36_500 * DAY_MS)] = 30 * DAY_MS
-    """Offsets, locks and modes of a group that nobody declared and nobody has used for so long are dropped, topic by
-    topic. 0 = never. A group is declared by PutGroup or UpdateGroup (`ortoo group update`), and not by its use."""
+    """Time without use after which the offsets, locks and modes of an undeclared group are dropped, topic by topic. 0 =
+    never. A group is declared by PutGroup or UpdateGroup (`ortoo group update`), and not by its use."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
     store: StoreSettings = field(default_factory=StoreSettings)
@@ -118,21 +120,21 @@ class Settings(InnerSettings):
 
     @property
     def check_schedule(self) -> CheckSchedule:
-        """When the producers of open transactions are asked."""
+        """The schedule of transaction checks."""
         return CheckSchedule(
             self.transaction_check_after_ms, self.transaction_check_interval_ms, self.transaction_checks_max
         )
 
     @property
     def store_settings(self) -> StoreSettings:
-        """Those of the storage engine, which also knows whose store it is."""
+        """The settings of the storage engine, with the names of the enode and the cluster."""
         early = self.member_listen_address and self.durability is Durability.LEADER
         mode = FlushMode.ASYNC if early else self.store.flush_mode
         return dataclasses.replace(self.store, enode=self.name, cluster=self.cluster, flush_mode=mode)
 
     @property
     def member_address_list(self) -> tuple[str, ...]:
-        """Where the members are when the set begins, by number."""
+        """The addresses of the replicas of a new set, by number."""
         return tuple(one.strip() for one in self.member_addresses.split(";") if one.strip())
 
     def check(self) -> None:
@@ -150,34 +152,34 @@ class Settings(InnerSettings):
 
     def _check_members(self) -> None:
         if self.members not in (1, 2, 3, 5):
-            raise Invalid(f"{self.members}; a set begins with 1, 3 or 5 members, or 2 by hand", field="members")
+            raise Invalid(f"{self.members}; a new set has 1, 3 or 5 replicas, or 2 by hand", field="members")
         if self.member_listen_address:
             check_address(self.member_listen_address, "member_listen_address")
             if self.store.flush_mode is FlushMode.ASYNC:
-                raise Invalid("async; a member acknowledges as `durability` says", field="store.flush_mode")
+                raise Invalid("async; with several replicas set `durability` instead", field="store.flush_mode")
         elif self.members > 1 or self.member > 1 or self.role in (NodeRole.SYNC_MASTER, NodeRole.SLAVE):
-            who = "a member" if self.role is NodeRole.ASYNC_MASTER else f"a {self.role} is a member, and"
-            raise Invalid(f"{who} needs one for the others; give host:port", field="member_listen_address")
+            who = "a replica" if self.role is NodeRole.ASYNC_MASTER else f"a {self.role} is a replica, and"
+            raise Invalid(f"{who} needs an address for the others; give host:port", field="member_listen_address")
         for address in self.member_address_list:
             check_address(address, "member_addresses")
         if self.members > 1 and self.member == 1 and len(self.member_address_list) != self.members:
             raise Invalid(
-                f"{len(self.member_address_list)} addresses; expected those of all {self.members} members, by number",
+                f"{len(self.member_address_list)} addresses; expected those of all {self.members} replicas, by number",
                 field="member_addresses",
             )
 
     @classmethod
     def completed(cls, loaded: Loaded[Self]) -> Loaded[Self]:
-        """What a role says of durability and the other way round; a SLAVE leaves more memory to the page cache."""
+        """Derive durability from the role or the other way round; a SLAVE uses less memory for its own caches."""
         for name, short in cls.HIDDEN.items():
             if loaded.origins[name] != "default":
                 raise Invalid(f"is taken from {short}; set {short} instead", field=name)
         chosen, origins = loaded.settings, loaded.origins
         follows: dict[str, tuple[Any, str]] = {}
-        """Setting to its value, and the setting that it follows from."""
+        """Setting to its value, and the setting from which it is derived."""
         said = DURABILITY_OF.get(chosen.role)
         if not chosen.member_listen_address:
-            pass  # with one disk both mean the same
+            pass  # with one disk both durabilities are the same
         elif origins["role"] == "default":
             if chosen.durability is Durability.REPLICAS:
                 follows["role"] = (NodeRole.SYNC_MASTER, "durability")

@@ -1,1 +1,1 @@
-"""The name server: topics, groups, routes, and who is there."""
+"""The name server: topics, groups, routes, and the registered processes."""

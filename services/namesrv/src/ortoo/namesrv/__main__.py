@@ -1,4 +1,4 @@
-"""The process `ortoo-namesrv`: the server, and what backs its directory up and restores it."""
+"""The process `ortoo-namesrv`: the server, and the tools for backup and restore of its directory."""
 
 import os
 import sys
@@ -15,24 +15,24 @@ from ortoo.namesrv.settings import IMPORTANT, load
 TOOLS = ("backup", "restore")
 ROLE = front.Role(
     name="namesrv",
-    about="The name server of Ortoo: topics, groups, and which processes are there.",
+    about="The name server of Ortoo: topics, groups, and the registered processes.",
     load=load,
     open=lambda loaded, load_again: open_namesrv(loaded.settings, live=LiveSettings(loaded, load_again)),
     important=IMPORTANT,
     epilog="`ortoo-namesrv backup FILE` writes the whole directory to a file, also while it is served; "
-    "`ortoo-namesrv restore FILE` puts it into an empty database. Each has its own -h.",
+    "`ortoo-namesrv restore FILE` restores it into an empty database. Each has its own -h.",
 )
 
 
 def main() -> int:
-    """Do what the command line says; returns the exit code."""
+    """Run the command line; returns the exit code."""
     if sys.argv[1:] and sys.argv[1] in TOOLS:
         return front.command(lambda: run_tool(sys.argv[1], sys.argv[2:]))
     return front.command(lambda: front.main(ROLE, sys.argv[1:]))
 
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
-    """Run one of TOOLS on the database that the settings name; returns the exit code."""
+    """Run one of TOOLS on the configured database; returns the exit code."""
     from ortoo.common.process.clock import SystemClock
     from ortoo.common.process.randomness import Randomness
     from ortoo.namesrv.offline.backup import backup, restore, words

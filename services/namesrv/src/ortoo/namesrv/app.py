@@ -1,4 +1,4 @@
-"""The name server, opened part by part: catalog, directory, handlers, server."""
+"""The name server, assembled from its parts: catalog, directory, handlers, server."""
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,13 +31,14 @@ from ortoo.namesrv.decisions.handle_keys import KeyRotation
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
 from ortoo.namesrv.directory.metrics import register
+from ortoo.namesrv.directory.stores import StoresOfEnodes
 from ortoo.namesrv.rpc import service
 from ortoo.namesrv.settings import Settings
 from ortoo.v1.namesrv_pb2_grpc import add_NameServiceServicer_to_server
 
 OpenCatalog = Callable[[str, Path, str], Awaitable[Catalog]]
 KEYS_INTERVAL_S = 60.0
-"""How often it is looked whether handles need a new key."""
+"""The interval of the check whether a new key for handles is due."""
 _log = get_logger("namesrv")
 
 
@@ -53,9 +54,9 @@ async def open_namesrv(
 ) -> AsyncIterator[Running]:
     """Run a name server; leaving the block drains it.
 
-    `open_catalog` reaches the database; the default does so from a thread. `descriptors` are the role's share of those
-    of the process; None = all of them.
-    Errors: Invalid, Conflict, Unsupported, DataLoss, Unavailable, as `Catalog.open` and the server say them.
+    `open_catalog` opens the database; the default uses a thread. `descriptors` is the role's share of the process's
+    file descriptors; None = all of them. Errors: Invalid, Conflict, Unsupported, DataLoss, Unavailable, as from
+    `Catalog.open` and the server.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     descriptors = descriptors or Descriptors.of_process()
@@ -63,7 +64,7 @@ async def open_namesrv(
     telemetry = Telemetry("namesrv", settings, clock)
     async with contextlib.AsyncExitStack() as parts:
         servers: list[GrpcServer] = []
-        # First of all, so that one that waits for its database can be seen to.
+        # This is opened first, so that a process that waits for its database can be observed.
         await parts.enter_async_context(telemetry.open(ready=lambda: any(server.serving for server in servers)))
         catalog = await _opened_catalog(open_catalog, settings, clock, randomness)
         parts.push_async_callback(catalog.close)
@@ -93,11 +94,13 @@ async def open_namesrv(
             clock=clock,
         )
         await elections.load()
+        stores = StoresOfEnodes(catalog.stores, shared=catalog.shared)
+        await stores.load()
         background = await parts.enter_async_context(Background("namesrv"))
         admin_token = read_token(settings.admin_token_file, "admin_token_file")
         guards = inner_guards(settings, cluster_token(settings.cluster_token_file, clock), admin_token)
         is_open = settings.keeps_secrets_open
-        handlers = service.NameService(directory, elections, catalog, clock, admin_token, bool(guards), is_open)
+        handlers = service.NameService(directory, elections, stores, catalog, clock, admin_token, bool(guards), is_open)
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
         found = Findings("name server", settings.name, [catalog.findings, handlers.findings])
@@ -123,6 +126,7 @@ async def open_namesrv(
         background.spawn("draining", directory.end_watches_when(server.draining))
         background.spawn("others", directory.follow_others(settings.sync_interval_s))
         background.every("elections", settings.sync_interval_s, elections.look, clock=clock)
+        background.every("stores", settings.sync_interval_s, stores.look, clock=clock)
         background.every("expiry", settings.expiry_interval_s, directory.expire, clock=clock)
         background.every("deletions", settings.expiry_interval_s, directory.end_deletions, clock=clock)
         background.every("handle keys", KEYS_INTERVAL_S, directory.renew_handle_keys, clock=clock)
@@ -144,7 +148,7 @@ async def open_namesrv(
 async def _opened_catalog(
     open_catalog: OpenCatalog, settings: Settings, clock: Clock, randomness: Randomness
 ) -> Catalog:
-    """Open the database; one on another machine is waited for, whoever starts first. Errors: as `Catalog.open`."""
+    """Open the database; a remote one is awaited, in any start order. Errors: as `Catalog.open`."""
     attempt, backoff, new_id = 0, Backoff(first_s=0.1, max_s=2.0), randomness.uuid_text()
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The log events of name servers: name, level, meaning, and what the reader of the log does."""
+"""The log events of name servers: name, level, meaning, and action of the operator."""
 
 from ortoo.common.logs.log_event import error, info, warning
 
@@ -61,6 +61,16 @@ PROCESS_REGISTERED = info(
     "process_registered",
     "A process registered itself, or answered again.",
     "None.",
+)
+STORE_ACCEPTED = warning(
+    "store_accepted",
+    "An operator let another store take the place of an enode's known one.",
+    "None if it was meant.",
+)
+STORES_NOT_KEPT = error(
+    "stores_not_kept",
+    "The database does not take or give the stores by which enodes are known. The name server uses its copy.",
+    "Check the database.",
 )
 PROCESS_EXPIRED = info(
     "process_expired",

@@ -1,4 +1,4 @@
-"""What may be chosen about a name server, by file, environment (`ORTOO_NAMESRV_...`) and command line."""
+"""The settings of a name server, from a file, the environment (`ORTOO_NAMESRV_...`) and the command line."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,42 +23,42 @@ class Settings(InnerSettings):
     name: str = "namesrv-0"
     """Its name in logs."""
     listen_address: str = "127.0.0.1:8071"
-    """host:port to serve on; port 0 takes any free one."""
+    """host:port to listen on; port 0 selects a free one."""
     namesrv_address: str = ""
-    """All name servers over one database, this one among them: host:port, separated by `;`. Empty = it is alone."""
+    """All name servers of one database, including this one: host:port, separated by `;`. Empty = it is the only one."""
     data_dir: Path = Path("ortoo-data/namesrv")
-    """Folder of the database file, when there is no `database_url`."""
+    """Folder of the database file, if there is no `database_url`."""
     database_url: str = ""
     """SQLAlchemy URL of the database. Empty = an SQLite file `namesrv.db` in `data_dir`."""
     lease_s: Annotated[float, Range(0.1, 3_600)] = 15.0
-    """How long a process counts as alive after it announced itself."""
+    """The time for which a process counts as alive after its registration."""
     member_lease_s: Annotated[float, Range(1, 3_600)] = 3.0
-    """How long a member of an enode counts as there after it reported; they report once a second."""
+    """The time for which an enode's replica counts as alive after its report; replicas report once a second."""
     expiry_interval_s: Annotated[float, Range(0.01, 60)] = 1.0
-    """How often leases are looked at."""
+    """The interval of the check for expired leases."""
     sync_interval_s: Annotated[float, Range(0.01, 60)] = 0.25
-    """How often changes by other name servers over the same database are looked for."""
+    """The interval of the check for changes by other name servers of the same database."""
     topic_deletion_grace_ms: Annotated[int, Range(0, 365 * DAY_MS)] = DAY_MS
-    """How long a deleted topic can come back; enodes drop its messages afterwards. 0 = they do so at once."""
+    """How long a deleted topic can be restored; then enodes delete its messages. 0 = at once."""
     group_deletion_grace_ms: Annotated[int, Range(0, 365 * DAY_MS)] = DAY_MS
-    """How long a deleted group can come back; enodes drop its offsets afterwards, unless it is used. 0 = at once."""
+    """How long a deleted group can be restored; then enodes delete its offsets, unless it is used. 0 = at once."""
     admin_token_file: str = ""
-    """A file with a token that calls about users must carry, as do those of snodes with the same file. Empty = none."""
+    """A file with a token that calls about users must carry; snodes need the same file. Empty = no token."""
     insecure: bool = False
-    """Whether users are kept although other machines reach this name server, and it has neither `cluster_token_file`,
-    nor mutual TLS, nor `admin_token_file`: every caller can read their secrets. Set it where the network keeps clients
-    away."""
+    """Whether users are stored although other machines reach this name server without authentication. It then has
+    neither `cluster_token_file`, nor mutual TLS, nor `admin_token_file`: every caller can read their secrets. Set it
+    only if the network keeps clients away."""
     secrets_key_file: str = ""
-    """A file with the key that secrets in the database are encrypted by, 32 bytes in base64. Empty = they are in the
-    clear."""
+    """A file with the key that encrypts secrets in the database, 32 bytes in base64. Empty = secrets are stored in
+    plain text."""
     secrets_key_files_previous: str = ""
-    """Files with keys that secrets may be encrypted by as well, separated by `;`; a start encrypts them anew."""
+    """Files with earlier keys, separated by `;`. Secrets encrypted with them are encrypted again at the next start."""
     handle_key_interval_ms: Annotated[int, Range(3_600_000, 366 * DAY_MS)] = 30 * DAY_MS
-    """How long receipt handles, recall handles and transaction ids are sealed with the same key."""
+    """How long one key seals new receipt handles, recall handles and transaction ids."""
     unsigned_handles_grace_ms: Annotated[int, Range(0, 366 * DAY_MS)] = DAY_MS
-    """How long those are good after an upgrade that are from before handles were sealed. 0 = not at all."""
+    """How long handles without a seal remain valid after an upgrade. 0 = they are refused."""
     watchers_max: Annotated[int, Range(1, 100_000)] = 1_000
-    """How many processes may follow the routes at once."""
+    """The maximum number of processes that watch the routes at once."""
 
     @property
     def keeps_secrets_open(self) -> bool:

@@ -20,7 +20,7 @@ Open = Callable[[Loaded[Settings], Callable[[], Loaded[Settings]]], AbstractAsyn
 
 
 def _opening(worker: Worker | None, folder: Path) -> Open:
-    """How this process runs: as a whole snode, as the parent of its workers, or as one of these."""
+    """Opens this process: as a whole snode, as the parent of its workers, or as one of these."""
 
     @contextlib.asynccontextmanager
     async def opened(loaded: Loaded[Settings], load_again: Callable[[], Loaded[Settings]]) -> AsyncIterator[Running]:
@@ -48,7 +48,7 @@ ROLE = front.Role(
 
 
 def main() -> int:
-    """Do what the command line says; returns the exit code."""
+    """Run the command line; returns the exit code."""
     worker = Worker.of(os.environ)
     role = dataclasses.replace(
         ROLE,

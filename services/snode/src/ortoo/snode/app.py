@@ -1,4 +1,4 @@
-"""The snode: rooms on rooms, from what exists to what is served; then it listens and is announced."""
+"""The assembly of the snode: creates its packages in order of dependency, then listens and announces itself."""
 
 import asyncio
 import contextlib
@@ -56,13 +56,13 @@ from ortoo.snode.workers.worker import Worker
 PRESENCE_SWEEP_S = 10.0
 LEASES_INTERVAL_S = 5.0
 CERTIFICATES_INTERVAL_S = 1.0
-"""How often the files of certificates are looked at."""
+"""Interval of checks for changed certificate files."""
 FILES_INTERVAL_S = 1.0
-"""How often the files of limits and of access are looked at."""
+"""Interval of checks for changed files of limits and access."""
 TRACE_INTERVAL_S = 0.2
-"""How long records of the trace topic wait for company."""
+"""Time for which records of the trace topic are collected into one batch."""
 LAST_RECORDS_S = 2.0
-"""How long a stop waits for them."""
+"""Time for which a stop waits for the last of them."""
 
 
 @contextlib.asynccontextmanager
@@ -76,12 +76,12 @@ async def open_snode(
     descriptors: Descriptors | None = None,
     worker: Worker | None = None,
 ) -> AsyncIterator[Running]:
-    """Run a snode; it is ready when it has seen the cluster's directory. Leaving the block drains it.
+    """Run a snode; it is ready when it has received the cluster's directory. Leaving the block drains it.
 
-    `connect_redis` gives a client for a URL. A `worker` shares its ports with others of one snode. `descriptors` are
-    the role's share of those of the process; None = all of them.
+    `connect_redis` makes a client for a URL. A `worker` shares its ports with other workers of one snode. `descriptors`
+    is the role's share of the process's file descriptors; None = all of them.
 
-    Errors: Conflict when the port is taken, or when another snode runs that does not share group membership.
+    Errors: Conflict if the port is taken, or if another snode runs without shared group membership.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     descriptors = descriptors or Descriptors.of_process()
@@ -146,14 +146,14 @@ async def open_snode(
         register_connections(telemetry.metrics, server.ended_connections)
 
         async def drain() -> None:
-            """End all streams at a stop; the process is ending already."""
+            """End all streams at a stop; the process is already ending."""
             await server.draining.wait()
             await services.drain()
 
         background.spawn("drain", drain())
         background.spawn("directory", cluster.watch.run())
         background.spawn("groups", groups.run())
-        # Before the name server has been heard, so that one that waits for it can be seen to.
+        # Before the first contact with the name server, so that a process that waits for it can be inspected.
         await enter(
             telemetry.open(ready=lambda: server.serving, listener=worker.listener() if worker is not None else None)
         )
@@ -161,7 +161,7 @@ async def open_snode(
         await enodes.locks.look()
 
         async def sweep() -> None:
-            """One timer for both: what is looked for in either is rare."""
+            """One timer for both, because both find something only rarely."""
             try:
                 await pushes.sweep()
             finally:
@@ -192,7 +192,7 @@ async def open_snode(
         await registration.begin()
         stack.push_async_callback(registration.leave)
         announcing: asyncio.Task[None] = background.spawn("registration", registration.run())
-        stack.callback(announcing.cancel)  # else it would take back a lease that was just left
+        stack.callback(announcing.cancel)  # otherwise it would take a released lease again
         for name, interval_s, step in steps:
             background.every(name, interval_s, step, clock=clock)
         background.after("locks", enodes.locks.wanted, ASK_AGAIN_S, enodes.locks.ask_again, clock=clock)
@@ -216,8 +216,8 @@ async def open_snode(
 def _around(
     settings: Settings, policy: Policy, name_server: NameServer, clock: Clock
 ) -> tuple[list[Guard], list[Layer]]:
-    """What stands around calls before a request is decoded, and after it: TLS and signatures; names, rights, limits."""
-    guards: list[Guard] = [Refusals(), *([TlsOnly()] if settings.tls_required else [])]
+    """The guards before a request is decoded (TLS, signatures) and the layers after it (names, rights, limits)."""
+    guards: list[Guard] = [*([TlsOnly()] if settings.tls_required else []), Refusals()]
     layers: list[Layer] = [Namespaces()]
     if policy.access is not None:
         sign_in = SignIn(policy.access, scaler_open=settings.scaler_open)
@@ -233,9 +233,9 @@ def _around(
 
 
 async def _follow_enodes(cluster: Cluster, enodes: Enodes, sending: Sending) -> None:
-    """Stay in touch with every enode that the directory comes to know, and with whoever leads it.
+    """Connect to every enode that is added to the directory, and to its new leaders.
 
-    The steps only start what is contained; a process that knew of no new enodes would be worse than one that ends.
+    The steps only start contained tasks. An error here ends the process, because it would miss new enodes.
     """
     while True:
         changed = cluster.watch.changed
@@ -248,7 +248,7 @@ async def _follow_enodes(cluster: Cluster, enodes: Enodes, sending: Sending) -> 
 def _trace_flush(
     trace: TraceTopic, cluster: Cluster, arrival: TopicArrival, publisher: Publisher
 ) -> Callable[[], Awaitable[None]]:
-    """The step that stores the records of the trace topic, which is made when it does not exist."""
+    """The step that stores the records of the trace topic; it creates the topic if it is missing."""
     own_topic = SendableTopics(cluster, arrival, auto_create=True, queue_count=4)
 
     async def publish(topic: str, records: Sequence[Message]) -> None:
@@ -259,7 +259,7 @@ def _trace_flush(
 
 
 async def _last_records(flush: Callable[[], Awaitable[None]]) -> None:
-    """Store what the last calls left for the trace topic, if that goes soon."""
+    """Store the records of the last calls in the trace topic, within a bounded time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LAST_RECORDS_S):
             await flush()

@@ -1,4 +1,4 @@
-"""The log events of snodes: name, level, meaning, and what the reader of the log does."""
+"""The log events of snodes: name, level, meaning and remedy."""
 
 from ortoo.common.logs.log_event import debug, error, info, warning
 

@@ -1,4 +1,4 @@
-"""What may be chosen about a snode, by file, environment (`ORTOO_SNODE_...`) and command line."""
+"""Settings of a snode, by file, environment (`ORTOO_SNODE_...`) and command line."""
 
 import enum
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ IMPORTANT = ("name", "listen_address", "advertised_address", "namesrv_address")
 
 
 def worker_name(snode: str, number: int) -> str:
-    """What one of several workers of a snode is called in the cluster; the first is number 1."""
+    """The name of one of several workers of a snode in the cluster; the first is number 1."""
     return f"{snode}.{number}"
 
 
 class ReadFrom(enum.StrEnum):
-    """Which member of an enode gives what is committed."""
+    """Which replica of an enode serves committed messages."""
 
     LEADER = "leader"
     FOLLOWERS = "followers"
@@ -43,80 +43,81 @@ class Settings(ServiceSettings):
     advertised_address: str = ""
     """host:port where clients reach this snode. Empty = the listen address."""
     workers: Annotated[int, Range(1, 64)] = 1
-    """How many processes serve its ports, each on a core of its own; more than one need a `redis_url`, as several
+    """Number of processes that serve its ports, each on a core of its own. Several need a `redis_url`, as several
     snodes do (docs/operations/processes.md)."""
     worker_port: Annotated[int, Range(0, 65_535)] = 0
-    """Where other processes of the cluster reach the first of several workers by itself; the second has the next port,
-    and so on. 0 = any free ones. With tls_cluster_listen_address the workers' ports begin there instead."""
+    """Port on which other processes of the cluster reach the first of several workers. The second has the next port,
+    and so on. 0 = free ports. With tls_cluster_listen_address the workers' ports begin there instead."""
     rocketmq_advertised_address: str = ""
-    """host:port that RocketMQ's clients are told. Empty = each is told the address by which it reached this snode."""
+    """host:port that RocketMQ's clients receive in routes. Empty = the address by which the client reached this
+    snode."""
     tls_listen_address: str = ""
-    """host:port of a second port, on which the same is served by TLS; empty = none."""
+    """host:port of a second port with the same services over TLS. Empty = none."""
     tls_certificate_file: str = ""
-    """The server's certificate with those between it and the root, PEM. Empty = one is made at the start, for
-    development: RocketMQ's clients take it, and nobody else believes it."""
+    """The server's certificate with the intermediate ones, PEM. Empty = a self-signed one, made at the start for
+    development. RocketMQ's clients accept it, other clients do not."""
     tls_key_file: str = ""
     """The certificate's private key, PEM."""
     tls_client_ca_file: str = ""
-    """The roots of clients' certificates, PEM: who comes by TLS must show one. Empty = nobody needs one."""
+    """The roots of clients' certificates, PEM. TLS clients must then show a certificate. Empty = they need none."""
     tls_required: bool = False
-    """Whether calls in the clear are refused; health checks and reflection are answered on both ports all the same."""
+    """Whether plaintext calls are refused. Both ports still answer health checks and reflection."""
     rocketmq_signatures_required: bool = False
-    """Whether RocketMQ's clients must sign their requests, as users that the name server knows."""
+    """Whether RocketMQ's clients must sign their requests, as users stored by the name server."""
     namesrv_address: str = "127.0.0.1:8071"
-    """host:port of the name server, several of one cluster separated by `;`; or the http:// URL of such a list."""
+    """host:port of each name server of the cluster, separated by `;`, or the http:// URL of such a list."""
     read_from: ReadFrom = ReadFrom.LEADER
-    """Who gives ranges of a queue (`fetch`, Spark) where an enode has several members: its leader, or its `followers`,
-    which have the same at the same offsets. What one of them lacks the leader gives."""
+    """Which replicas of an enode serve ranges of a queue (`fetch`, Spark), its `leader` or its `followers`. Followers
+    have the same messages at the same offsets. The leader serves the messages that a follower lacks."""
     enode_timeout_ms: Annotated[int, Range(10, 600_000)] = 3_000
-    """How long an enode may take to answer; then the request fails."""
+    """Timeout of a request to an enode."""
     enode_in_flight_bytes: Annotated[int, Range(8 << 20, 16 << 30)] = 64 << 20
-    """How many bytes may be on their way to one enode; beyond it senders are told to slow down."""
+    """Maximum of bytes in flight to one enode. Above it senders are throttled."""
     heartbeat_interval_s: Annotated[float, Range(0.05, 3_600)] = 5.0
-    """How often the snode announces itself."""
+    """Interval between announcements of the snode at the name servers."""
     session_expiry_s: Annotated[float, Range(0.1, 86_400)] = 120.0
-    """How long a push session may be silent."""
+    """Timeout of a silent push session."""
     redis_url: str = ""
-    """Where snodes share the membership of groups, redis://HOST:6379/0. Empty = this is the only snode."""
+    """The Redis in which snodes share the membership of groups, redis://HOST:6379/0. Empty = this is the only snode."""
     redis_prefix: str = "ortoo"
-    """What the names of keys there begin with; clusters that share a server need one each."""
+    """Prefix of the key names in Redis. Clusters that share a server need different prefixes."""
     membership_timeout_s: Annotated[float, Range(0.2, 600)] = 4.0
-    """How long a snode may be silent in the shared membership before its members count as gone."""
+    """Time after which the group members of a silent snode are removed from the shared membership."""
     auto_create_groups: bool = True
-    """Whether a group that a consumer names and that does not exist is created."""
+    """Whether a missing group is created when a consumer names it."""
     auto_create_topics: bool = False
-    """Whether a topic that a producer names and that does not exist is created."""
+    """Whether a missing topic is created when a producer names it."""
     auto_create_queue_count: Annotated[int, Range(1, 1_024)] = 4
-    """How many queues such a topic gets on each enode."""
+    """Number of queues of such a topic on each enode."""
     access_file: str = ""
-    """A file with what users may do, read again when it changes (docs/operations/access.md). Empty = everybody may
-    everything."""
+    """A file with the rights of users, read again when it changes (docs/operations/access.md). Empty = every client may
+    do everything."""
     insecure: bool = False
-    """Whether the snode starts with an `access_file` although clients may pass it: without `cluster_token_file` and
-    mutual TLS, name servers and enodes answer every caller. Set it where the network keeps clients away from them."""
+    """Whether the snode starts with an `access_file` although clients could bypass it. Without `cluster_token_file` and
+    mutual TLS, name servers and enodes answer every caller. Set it if the network keeps clients away from them."""
     scaler_open: bool = False
-    """Whether KEDA's interface is answered to whoever asks although there is an `access_file`. Otherwise KEDA must come
-    from a trusted address."""
+    """Whether KEDA's interface answers every caller in spite of an `access_file`. Otherwise KEDA must call from a
+    trusted address."""
     admin_token_file: str = ""
-    """A file with a token that name servers want with calls about users; theirs is the same. Empty = none."""
+    """A file with the token that name servers require for calls about users. They need the same file. Empty = none."""
     signature_window_s: Annotated[float, Range(1, 86_400)] = 300.0
-    """How far the time of a signature may be from this process's clock."""
+    """Maximum difference between the time of a signature and this process's clock."""
     signature_local_times: bool = True
-    """Whether RocketMQ's clients may sign by the local time of any zone and call it UTC, as those in Java, Python and
-    Go do. False where all of them run in UTC: then a signature is good for `signature_window_s` alone."""
+    """Whether RocketMQ's clients may sign the local time of any zone as UTC, as those in Java, Python and Go do. Set
+    false if all of them run in UTC. A signature is then valid only for `signature_window_s`."""
     signed_requests_required: bool = False
-    """Whether signatures must cover method and request, as those of our own client do. RocketMQ's clients make none."""
+    """Whether signatures must cover method and request, as those of our own client do. RocketMQ's clients cannot."""
     flow_control_file: str = ""
     """A file with limits on requests, read again when it changes (docs/operations/consumers.md). Empty = no limits."""
     interceptors: str = ""
-    """What else is called around every call: `module:attribute`, several separated by `;`."""
+    """Interceptors that run around every call: `module:attribute`, separated by `;`."""
     sweep_interval_s: Annotated[float, Range(0.01, 60)] = 1.0
-    """How often silent and slow sessions are looked for."""
+    """Interval between checks for silent and slow sessions."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
     trace_topic: str = ""
-    """A topic that gets a record of every batch that is sent and acknowledged through this snode; it is created when
-    it does not exist. Empty = none."""
+    """A topic that gets a record of every batch sent and acknowledged through this snode. It is created if it is
+    missing. Empty = none."""
 
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
@@ -129,9 +130,9 @@ class Settings(ServiceSettings):
             given = bool(self.tls_certificate_file or self.tls_key_file or self.tls_client_ca_file or self.tls_required)
             for name in ("tls_certificate_file", "tls_key_file"):
                 if given and not getattr(self, name):
-                    raise Invalid("TLS needs it; give a PEM file, or leave tls_listen_address empty", field=name)
+                    raise Invalid("TLS requires it; give a PEM file, or leave tls_listen_address empty", field=name)
         elif self.tls_required:
-            raise Invalid("TLS is required and spoken nowhere; give tls_listen_address too", field="tls_required")
+            raise Invalid("TLS is required but no port serves it; give tls_listen_address too", field="tls_required")
         if self.workers > 1:
             if not self.redis_url:
                 raise Invalid(
@@ -140,12 +141,12 @@ class Settings(ServiceSettings):
             check_process_name(worker_name(self.name, self.workers), "name")
             if self.worker_port + self.workers > 65_536:
                 raise Invalid(
-                    f"{self.worker_port}; there are no {self.workers} ports from there on", field="worker_port"
+                    f"{self.worker_port}; fewer than {self.workers} ports remain from there", field="worker_port"
                 )
         if self.access_file and not (self.closes_inner_ports or self.insecure):
             raise Invalid(
-                "access_file is given, and name servers and enodes answer every caller, whatever its rights: give all "
-                "roles one cluster_token_file or mutual TLS (tls_cluster_listen_address), or set insecure = true where "
+                "access_file has no effect: name servers and enodes answer every caller. Give all "
+                "roles one cluster_token_file or mutual TLS (tls_cluster_listen_address), or set insecure = true if "
                 "the network keeps clients away from them",
                 field="insecure",
             )

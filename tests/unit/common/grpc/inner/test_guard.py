@@ -1,4 +1,4 @@
-"""What a caller of an inner method needs: the certificate of a role that may call it, the cluster's token, or both."""
+"""A caller of an inner method needs the certificate of a permitted role, the cluster's token, or both."""
 
 import contextlib
 from typing import Any, cast
@@ -27,7 +27,7 @@ class Context:
         self._headers = headers
 
     def auth_context(self) -> dict[str, list[bytes]]:
-        """As gRPC tells it; of no names for a call in the clear."""
+        """The names in gRPC's form; none for a call in plaintext."""
         if self._names is None:
             return {}
         return {"transport_security_type": [b"ssl"], "peer_dns": [name.encode() for name in self._names]}
@@ -60,14 +60,14 @@ def calling(
 
 
 def refused(*args: Any, **kwargs: Any) -> Forbidden:
-    """How such a call is refused."""
+    """The error of such a call."""
     with pytest.raises(Forbidden) as error:
         calling(*args, **kwargs)
     return error.value
 
 
 def test_a_refusal_names_what_was_shown_what_was_expected_and_the_setting() -> None:
-    """An operator who reads it knows which certificate or which setting to change."""
+    """The error names the certificate's and the expected names, and the setting to change."""
     guard = InnerGuard(CERTIFICATES, None)
     calling(guard, "NameService/GetUser", "snode.ortoo.cluster")
     error = refused(guard, "NameService/GetUser", "ortoo.cluster", "web.example")
@@ -80,21 +80,21 @@ def test_a_refusal_names_what_was_shown_what_was_expected_and_the_setting() -> N
 
 
 def test_a_call_in_the_clear_is_told_of_the_other_port() -> None:
-    """Whatever it proves by tokens."""
+    """Valid tokens do not change that."""
     guard = InnerGuard(CERTIFICATES, TOKEN, ADMIN)
     error = refused(guard, "NameService/ListTopics", is_clear=True, proves=True, admin=ADMIN)
     assert error.field == "tls_cluster_listen_address"
 
 
 def test_a_method_without_a_row_is_refused_to_everybody() -> None:
-    """A new method that its author forgot in the table opens nothing."""
+    """A new method that is missing in the table is refused to all callers."""
     names = [f"{role}.ortoo.cluster" for role in ("snode", "enode")]
     for guard in (InnerGuard(CERTIFICATES, None), InnerGuard(None, TOKEN, ADMIN)):
         assert "no role may call" in refused(guard, "NameService/New", *names, proves=True).message
 
 
 def test_the_method_is_checked_before_the_request_is_decoded() -> None:
-    """For every row: a request that is not decoded yet cannot be looked at, and a stranger's never is."""
+    """For every row, the fields of a request are only read after it is decoded, and never for an unknown caller."""
     guard = InnerGuard(CERTIFICATES, None)
     for name, callers in CALLERS.items():
         method = Method(f"/ortoo.v1.{name}", name, takes_many=False, gives_many=False, read=bytes, write=bytes)
@@ -107,7 +107,7 @@ def test_the_method_is_checked_before_the_request_is_decoded() -> None:
 
 
 def test_some_fields_are_for_fewer_roles() -> None:
-    """Keys of handles are for snodes; a process ends the leases of its own role."""
+    """Keys of handles are for snodes; a process can only end leases of its own role."""
     guard = InnerGuard(CERTIFICATES, None)
     routes, keys = (namesrv_pb2.WatchRoutesRequest(with_handle_keys=wanted) for wanted in (False, True))
     for name in ("snode.ortoo.cluster", "enode.ortoo.cluster", "ann.example"):
@@ -121,7 +121,7 @@ def test_some_fields_are_for_fewer_roles() -> None:
 
 
 def test_the_clusters_token_stands_for_its_processes_and_the_operators_for_them() -> None:
-    """One token cannot tell enodes from snodes; that of the operators opens what operators may call."""
+    """One token cannot distinguish enodes from snodes; the operators' token permits the methods of operators."""
     guard = InnerGuard(None, TOKEN, ADMIN)
     for name in ("RegisterEnode", "RegisterSnode", "GetUser", "PutUser"):
         calling(guard, f"NameService/{name}", is_clear=True, proves=True)
@@ -136,7 +136,7 @@ def test_the_clusters_token_stands_for_its_processes_and_the_operators_for_them(
 
 
 def test_where_there_are_both_a_caller_needs_both() -> None:
-    """A token makes no role of a stranger's certificate, nor a certificate of a caller without the token."""
+    """A token gives an unknown certificate no role, and a certificate does not replace the token."""
     guard = InnerGuard(CERTIFICATES, TOKEN, ADMIN)
     calling(guard, "NameService/GetUser", "snode", proves=True)
     calling(guard, "NameService/PutUser", "ann.example", admin=ADMIN)
@@ -147,7 +147,7 @@ def test_where_there_are_both_a_caller_needs_both() -> None:
 
 
 def test_without_certificates_and_token_there_is_no_guard() -> None:
-    """As in `ortoo dev`; a token of the operators alone guards calls about users, and no port."""
+    """As in `ortoo dev`: the operators' token alone protects calls about users, and no port."""
     assert inner_guards(InnerSettings(), None, ADMIN) == []
     assert len(inner_guards(InnerSettings(), TOKEN)) == 1
     assert len(inner_guards(InnerSettings(tls_cluster_listen_address="127.0.0.1:0"), None)) == 1

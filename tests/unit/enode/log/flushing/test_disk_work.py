@@ -1,4 +1,4 @@
-"""Threads beside the event loop: which work waits for which."""
+"""Threads beside the event loop: the order of their work."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ WAIT_S = 30
 
 
 async def test_scans_come_one_after_another_and_reads_beside_them() -> None:
-    """A scan that takes long holds up the next one and no read; `close` and a cancelled caller wait for it."""
+    """A long scan delays the next one but no read; `close` and a cancelled caller wait for it."""
     loop = asyncio.get_running_loop()
     work = ThreadedDiskWork(loop, read_threads=1)
     has_begun, may_end, begun = threading.Event(), threading.Event(), list[int]()

@@ -1,4 +1,4 @@
-"""What a member tells name servers until it is answered."""
+"""Reports of a replica to name servers."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,25 +16,25 @@ AT = "names:1"
 
 
 class Answering:
-    """A name server that says what it is told to."""
+    """A name server with a given answer."""
 
     def __init__(self) -> None:
         self.answer = pb.ReportMemberResponse()
         self.heard: list[pb.ReportMemberRequest] = []
 
     async def ReportMember(self, request: pb.ReportMemberRequest, timeout: float) -> pb.ReportMemberResponse:
-        """Take a report."""
+        """Record a report."""
         self.heard.append(request)
         return self.answer
 
 
 def proposing(epoch: int) -> pb.ReportMemberResponse:
-    """An answer that names the second member."""
+    """An answer that proposes the second replica."""
     return pb.ReportMemberResponse(proposal=pb.Proposal(epoch=epoch, leader=pb.MemberId(number=2, disk="disk-2")))
 
 
 async def test_a_suggestion_is_told_until_an_epoch_above_it_is_known() -> None:
-    """A name server whose database failed has heard it and proposed nobody: nobody would ever be asked for."""
+    """A name server whose database failed dropped the request: it must be repeated, or no leader would be proposed."""
     names, driver = Answering(), SimpleNamespace()
     async with Background("test") as background, Channels() as channels:
         reports = MemberReports(NameServers(AT), channels, pb.ReportMemberRequest, background, SystemClock())
@@ -46,7 +46,7 @@ async def test_a_suggestion_is_told_until_an_epoch_above_it_is_known() -> None:
             driver.asked_for = lambda: driver.suggestion
             names.heard.clear()
             await reports._try(AT)
-            names.answer = proposing(4)  # of before
+            names.answer = proposing(4)  # an earlier epoch
             await reports._try(AT)
             if ends == "proposal":
                 names.answer = proposing(5)

@@ -1,4 +1,4 @@
-"""The Append stream: what becomes of batches when the process stops."""
+"""The Append stream at a shutdown."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ from ortoo.v1 import enode_pb2, record_pb2
 
 
 class SlowDisk:
-    """Takes every batch, and is done with it when the test says so. It knows every topic."""
+    """Accepts every batch and topic; the test completes the appends."""
 
     def __init__(self) -> None:
         self.taken: list[asyncio.Future[Appended]] = []
@@ -43,7 +43,7 @@ def asked(number: int, batch: SealedBatch) -> Bulky:
 async def test_a_stop_while_the_stream_is_full_answers_what_was_taken_and_ends_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A batch that waits for room is not taken, and the stream's end says so; it waits for nothing else."""
+    """A batch that waits for memory is not accepted, and the stream ends without its answer, and without waiting."""
     monkeypatch.setattr(append, "BYTES_IN_FLIGHT_MAX", 1)
     disk, draining, asking = SlowDisk(), asyncio.Event(), asyncio.Event()
 

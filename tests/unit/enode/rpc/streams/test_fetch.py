@@ -1,4 +1,4 @@
-"""The FetchBatches stream: what is left of one whose peer has gone."""
+"""The FetchBatches stream after its peer has disconnected."""
 
 import weakref
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from ortoo.enode.rpc.streams.fetch import CommittedStream
 
 
 def test_a_stream_of_a_member_that_follows_goes_with_its_call() -> None:
-    """It holds what was read and not taken: that waits for no look for garbage."""
+    """It holds unread answers, which must be freed without a run of the garbage collector."""
     engine: Any = SimpleNamespace(work=None)
     stream = CommittedStream(engine, lambda: Moved("nobody leads"))
     left = weakref.ref(stream)

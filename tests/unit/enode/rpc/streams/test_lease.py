@@ -1,4 +1,4 @@
-"""The Lease stream: each request is answered by itself, a stop answers what was taken, pops that wait harm nobody."""
+"""The Lease stream: independent answers, a graceful shutdown, and waiting pops that block no other request."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,12 +18,12 @@ POPS = 20_000
 
 
 class Peer:
-    """An snode that pops and settles; topics stand for what becomes of a request."""
+    """An snode that pops and settles; the group of a request selects its result."""
 
     def __init__(self) -> None:
         self.asked: asyncio.Queue[pb.LeaseRequest | None] = asyncio.Queue()
         self.message = asyncio.Event()
-        """When a waiting pop finds something."""
+        """Set when waiting pops find a message."""
         self.waiting = self.given = 0
 
     async def requests(self) -> AsyncIterator[pb.LeaseRequest]:
@@ -47,7 +47,7 @@ class Peer:
 
 
 async def turns() -> None:
-    """Let everybody do what can be done."""
+    """Let all tasks run until they wait."""
     for _ in range(20):
         await SystemClock().sleep(0)
 
@@ -61,7 +61,7 @@ def by_number(answers: list[pb.LeaseResponse]) -> dict[int, str | None]:
 
 
 async def test_a_pop_that_waits_holds_up_nobody_and_a_failure_is_one_requests_own() -> None:
-    """What comes behind is answered first; a request that asks for nothing is told so."""
+    """Later requests are answered first; an empty request is refused."""
     peer, draining = Peer(), asyncio.Event()
     async with Background("test") as background:
         answers = Streams(background, draining).run("lease", LeaseStream(peer.popped, peer.settled), peer.requests())
@@ -82,7 +82,7 @@ async def test_a_pop_that_waits_holds_up_nobody_and_a_failure_is_one_requests_ow
 
 
 async def test_a_stop_answers_what_the_stream_took_and_ends_it_well() -> None:
-    """And nothing that was sent later."""
+    """Requests sent later get no answer."""
     peer, draining = Peer(), asyncio.Event()
     async with Background("test") as background:
         answers = Streams(background, draining).run("lease", LeaseStream(peer.popped, peer.settled), peer.requests())
@@ -93,13 +93,13 @@ async def test_a_stop_answers_what_the_stream_took_and_ends_it_well() -> None:
         assert peer.waiting == 1
         draining.set()
         await turns()
-        peer.pop(2)  # nobody reads it any more
-        peer.message.set()  # as the pops of an enode that stops are let go
+        peer.pop(2)  # it is not read any more
+        peer.message.set()  # a shutdown of the enode ends waiting pops like this
         assert by_number([await answered, *[one async for one in answers]]) == {1: "popped"}
 
 
 async def test_of_a_peer_that_takes_no_answers_no_more_is_read() -> None:
-    """Answers that lie here count until they are taken."""
+    """Unread answers count towards the limit."""
     peer, draining = Peer(), asyncio.Event()
     async with Background("test") as background:
         stream = LeaseStream(peer.popped, peer.settled)
@@ -123,12 +123,12 @@ async def waiting(_: pb.PopQueuesRequest) -> pb.PopQueuesResponse:
 
 
 async def settled(_: pb.SettlePoppedRequest) -> pb.SettlePoppedResponse:
-    """Settle everything."""
+    """Settle all messages."""
     return pb.SettlePoppedResponse()
 
 
 async def answers_behind(pops: int) -> dict[int, str | None]:
-    """How the requests of a stream ended: a settlement behind so many pops that wait, by its number."""
+    """Request number to result, of a settlement behind `pops` waiting pops."""
 
     async def requests() -> AsyncIterator[pb.LeaseRequest]:
         for number in range(1, pops + 1):
@@ -148,12 +148,12 @@ async def answers_behind(pops: int) -> dict[int, str | None]:
 
 
 async def test_a_settlement_is_taken_behind_any_number_of_pops_that_wait() -> None:
-    """The stream has the snode's consumers, however many, on it; the first answer says that it is taken."""
+    """The stream carries any number of the snode's consumers; the first answer confirms the stream."""
     assert await answers_behind(POPS) == {0: None, POPS + 1: "settled"}
 
 
 async def test_a_settlement_is_taken_from_what_memory_is_kept_for_single_requests() -> None:
-    """As a call of its own would be: whoever acknowledges goes on beside many who do not read."""
+    """As for a separate call: consumers can acknowledge although many others do not read their answers."""
     budget = MemoryBudget(3 << 30)
     budget.share("unread").take(budget.bytes_max * (100 - SENDERS_PERCENT) // 100 + 1)
     token = call_memory._share.set(budget.share("Lease"))

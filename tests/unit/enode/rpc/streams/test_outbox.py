@@ -1,4 +1,4 @@
-"""Answers go out as they are put, and what they hold on to is bounded."""
+"""Answers are sent in order, and their memory is bounded."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,13 +13,13 @@ from ortoo.enode.rpc.streams.queue_order import QueueOrder, Turn
 
 
 async def taken(outbox: Outbox[str], count: int) -> list[str]:
-    """The next answers, as the transport takes them."""
+    """Take the next answers, like the transport."""
     answers: AsyncIterator[str] = aiter(outbox)
     return [await anext(answers) for _ in range(count)]
 
 
 async def test_reservations_are_granted_in_order_and_bounded() -> None:
-    """What does not fit waits until answers are taken; a small one behind a large one does not pass it."""
+    """A reservation that does not fit waits until answers are taken; a small one does not overtake a large one."""
     outbox = Outbox[str](bytes_max=100)
     granted: list[str] = []
 
@@ -39,7 +39,7 @@ async def test_reservations_are_granted_in_order_and_bounded() -> None:
 
 
 async def test_reservation_larger_than_the_bound_is_granted_alone() -> None:
-    """One that can never fit beside others is granted when there are none."""
+    """One that can never fit beside others is granted when there are no others."""
     outbox = Outbox[str](bytes_max=100)
     await outbox.reserve(500)
     async with Background("test") as background:
@@ -49,7 +49,7 @@ async def test_reservation_larger_than_the_bound_is_granted_alone() -> None:
 
 
 async def test_cancelled_reservation_costs_nothing() -> None:
-    """A waiter that goes away leaves its place, even in the moment in which it was granted."""
+    """A cancelled waiter gives up its place, even at the moment when it was granted."""
     outbox = Outbox[str](bytes_max=100)
     await outbox.reserve(100)
     async with Background("test") as background:
@@ -66,7 +66,7 @@ async def test_cancelled_reservation_costs_nothing() -> None:
 
 
 async def test_ends_when_every_open_request_is_answered() -> None:
-    """After `end` the open requests are still answered; abandoned ones are not waited for; a failure is raised."""
+    """After `end` open requests are still answered, unless they are abandoned. A failure is raised."""
     outbox = Outbox[str](bytes_max=100)
     outbox.open_requests = 2
     outbox.put("a", 0)
@@ -99,7 +99,7 @@ def test_queue_order_holds_back_what_is_not_due() -> None:
 
 
 async def test_what_nobody_asked_for_is_offered_and_left_out_where_it_does_not_fit() -> None:
-    """G17: a snode that reads no checks costs as much memory as a stream may, and gets further ones when it reads."""
+    """G17: a snode that reads no checks costs at most the memory of a stream, and gets further ones when it reads."""
     outbox = Outbox[str](bytes_max=100)
     assert [outbox.offer(name, 60) for name in "ab"] == [True, False]
     assert outbox.open_requests == 1
@@ -112,7 +112,7 @@ async def test_what_nobody_asked_for_is_offered_and_left_out_where_it_does_not_f
 
 
 async def test_what_is_offered_is_drawn_from_the_process() -> None:
-    """G17: what the process has no room for is left out, and costs nothing."""
+    """G17: a message without free memory in the process is dropped, and costs nothing."""
     budget = MemoryBudget(10_000_000)
     share = budget.share("checks")
     token = call_memory._share.set(share)

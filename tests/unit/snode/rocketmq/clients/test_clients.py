@@ -1,4 +1,4 @@
-"""Clients are known by their id for as long as they say something."""
+"""Clients are registered by their id while they send anything."""
 
 import tracemalloc
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ from ortoo.testing.time.virtual_clock import VirtualClock
 
 
 def test_a_client_is_gone_after_a_silence_of_120_s_and_not_before() -> None:
-    """Every word counts as a sign of life, whether or not the telemetry stream is up."""
+    """Every request counts as a sign of life, whether or not the telemetry stream is open."""
     clients = Clients(MemoryBudget(1 << 30).share("clients"))
     clients.seen(Caller("a"), 0.0)
     clients.seen(Caller("b"), 0.0)
@@ -39,7 +39,7 @@ def test_a_client_is_gone_after_a_silence_of_120_s_and_not_before() -> None:
 
 
 async def test_a_stream_says_everything_in_order_and_then_ends() -> None:
-    """What was said before the end is heard; a client that does not read is refused more."""
+    """Commands queued before the end are sent; a client that does not read is refused more."""
     stream = CommandStream()
     commands = [TelemetryCommand() for _ in range(COMMANDS_MAX)]
     for command in commands:
@@ -52,7 +52,7 @@ async def test_a_stream_says_everything_in_order_and_then_ends() -> None:
 
 
 async def test_what_waits_for_a_client_is_drawn_from_the_process() -> None:
-    """G17: a producer that begins transactions and reads no question about them costs no more than there is."""
+    """G17: a producer that begins transactions and does not read checks costs only memory that is available."""
     budget = MemoryBudget(10_000_000)
     stream = CommandStream(budget.share("Telemetry"))
     before, large = budget.used_bytes, TelemetryCommand()
@@ -70,7 +70,7 @@ async def test_what_waits_for_a_client_is_drawn_from_the_process() -> None:
 
 
 async def test_one_client_that_does_not_read_leaves_the_others_their_memory() -> None:
-    """G13, G17: it says its settings over and over and reads no answer; others have room at once."""
+    """It repeats its settings and reads no answer; other clients still have memory (G13, G17)."""
     budget = MemoryBudget(256 << 20)
     stream, other = CommandStream(budget.share("Telemetry")), budget.share("Fetch")
     settings = TelemetryCommand(settings=Settings(publishing=Publishing(topics=[Resource(name="t" * (250 << 10))])))
@@ -97,12 +97,12 @@ async def test_one_client_that_does_not_read_leaves_the_others_their_memory() ->
 def test_an_empty_poll_is_answered_before_the_clients_deadline(
     remaining_s: float | None, wanted_ms: int, expected_ms: int
 ) -> None:
-    """Half a second is left for the way back, and nobody waits longer than 20 s."""
+    """Half a second is kept for the way back, and no poll waits longer than 20 s."""
     assert Caller("c", remaining_s=remaining_s).wait_ms(wanted_ms) == expected_ms
 
 
 def test_what_clients_say_of_themselves_counts_as_long_as_they_are_there() -> None:
-    """G17: the newest settings of each; what does not fit is refused and changes nothing."""
+    """The newest settings of each; those beyond the limit are refused and change nothing (G17)."""
     budget = MemoryBudget(RESIDENT_PERCENT * 100)
     clients = Clients(budget.share("clients"))
     client = clients.seen(Caller("a"), 0.0)
@@ -114,13 +114,13 @@ def test_what_clients_say_of_themselves_counts_as_long_as_they_are_there() -> No
         clients.learn(client, large)
     assert client.settings is small
     budget.bytes_max = 0
-    clients.learn(client, small)  # who says as much or less than before is not refused
+    clients.learn(client, small)  # settings of the same or a smaller size are not refused
     clients.leave("a")
     assert not budget.used_bytes
 
 
 def test_what_a_client_takes_that_names_topics_is_counted() -> None:
-    """G17: a name is a few bytes on the wire, and here a group of producers of which the client is a member."""
+    """G17: a name is a few bytes on the wire, and here a producer group with the client as a member."""
     budget, names = MemoryBudget(3 << 30), [f"topic-{number}" for number in range(TOPICS_MAX)]
     clients = Clients(budget.share("clients"))
     settings, clock = SimpleNamespace(name="snode-0"), VirtualClock()
@@ -141,7 +141,7 @@ def test_what_a_client_takes_that_names_topics_is_counted() -> None:
         tracemalloc.stop()
     assert taken_bytes < budget.used_bytes * RESIDENT_PERCENT // 100 < 2 * taken_bytes
     budget.bytes_max = budget.used_bytes
-    clients.publishes(client, names)  # no news
+    clients.publishes(client, names)  # unchanged
     other = clients.seen(Caller("b"), 0.0)
     with pytest.raises(Overloaded):
         clients.publishes(other, names)
@@ -152,7 +152,7 @@ def test_what_a_client_takes_that_names_topics_is_counted() -> None:
 
 
 def test_of_the_topics_that_one_client_sends_to_a_bounded_number_is_known() -> None:
-    """G17: each is a group of producers of which it would be a member."""
+    """G17: each is a producer group in which it would be a member."""
     clients = Clients(MemoryBudget(1 << 30).share("clients"))
     client = clients.seen(Caller("a"), 0.0)
     for number in range(TOPICS_MAX + 3):

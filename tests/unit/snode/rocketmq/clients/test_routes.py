@@ -1,4 +1,4 @@
-"""Routes name every queue with what may be done, at the address by which the client came."""
+"""Routes have every queue with its permission, at the address by which the client came."""
 
 import pytest
 
@@ -43,13 +43,13 @@ def test_an_address_says_what_kind_it_is(address: str, scheme: int, host: str) -
 
 
 def test_a_client_is_told_the_way_it_came() -> None:
-    """Whatever translates addresses between: the way the client came works."""
+    """The address by which the client came works behind any address translation."""
     asked = endpoints_of("mq.example.org:30081")
     assert answered_endpoints(asked, None, OWN) == asked
 
 
 def test_what_is_advertised_counts_most() -> None:
-    """An operator who says where clients shall connect is believed."""
+    """An operator's address for clients comes first."""
     advertised = endpoints_of("public:1")
     assert answered_endpoints(endpoints_of("mq.example.org:30081"), advertised, OWN) == advertised
 
@@ -64,7 +64,7 @@ def test_what_is_advertised_counts_most() -> None:
     ],
 )
 def test_endpoints_that_no_client_could_use_are_not_given_back(asked: Endpoints) -> None:
-    """No scheme, no address, or two names: the snode's own address is told instead."""
+    """No scheme, no address, or two names: the answer has the snode's own address."""
     assert answered_endpoints(asked, None, OWN) == OWN
 
 
@@ -119,6 +119,6 @@ def test_what_a_topic_accepts_is_told_for_every_kind() -> None:
     ],
 )
 def test_java_clients_are_told_of_kinds_that_they_know(language: str, version: str, knows: bool) -> None:
-    """Those before 5.2.0 do not start when a topic without a type says that it accepts priorities."""
+    """Clients before 5.2.0 do not start if a topic without a type accepts priorities."""
     accepted = accepted_by(topic(1, 1), Caller("c", language, version))
     assert list(accepted) == [kind for kind in MIXED if knows or kind != MessageType.PRIORITY]

@@ -1,4 +1,4 @@
-"""Settings are answered so that every client starts and behaves."""
+"""The settings reply works for every client."""
 
 from apache.rocketmq.v2.definition_pb2 import (
     ClientType,
@@ -32,7 +32,7 @@ def test_a_producer_gets_exponential_backoff_and_a_maximal_body() -> None:
 
 
 def test_a_consumer_gets_its_groups_rules() -> None:
-    """Attempts and delays are the group's, batch, polling and order the server's; what was sent comes back."""
+    """Attempts and delays are the group's, batch, polling and order the server's; others are unchanged."""
     entry = SubscriptionEntry(topic=TOPIC, expression=FilterExpression(expression="*"))
     asked = Settings(
         client_type=ClientType.LITE_PUSH_CONSUMER,
@@ -50,7 +50,7 @@ def test_a_consumer_gets_its_groups_rules() -> None:
 
 
 def test_the_node_client_gets_the_one_policy_it_knows() -> None:
-    """A customised list would make it retry at once and give up after the first failure in order."""
+    """With a customised list it would retry at once and give up after the first failure in order."""
     asked = Settings(subscription=Subscription(group=Resource(name="g")))
     reply = settings_reply(asked, NODE_JS, None)
     assert reply.backoff_policy.WhichOneof("strategy") == "exponential_backoff"
@@ -58,7 +58,7 @@ def test_the_node_client_gets_the_one_policy_it_knows() -> None:
 
 
 def test_clients_are_told_the_groups_own_back_off() -> None:
-    """B-100: delays and tries are those of every other client of the group."""
+    """Delays and attempts are those of every other client of the group."""
 
     def told(group: Group | None) -> tuple[tuple[int, ...], int]:
         asked = Settings(subscription=Subscription(group=Resource(name="g")))

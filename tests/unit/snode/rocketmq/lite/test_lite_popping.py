@@ -1,4 +1,4 @@
-"""What a client subscribes to while it waits counts at once."""
+"""Changes of a waiting client's subscription count at once."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Leased:
 
 @dataclass
 class Pops:
-    """Has a message in each queue, and lets the client leave `a` while it answers for the first time."""
+    """Has a message in each queue, and lets the client unsubscribe from `a` while it answers for the first time."""
 
     subscriptions: LiteSubscriptions
     asked: list[Queue] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Pops:
         return PopAnswer([Leased(call.queue)])  # type: ignore[list-item]
 
     async def release(self, answer: PopAnswer) -> None:
-        """Taken back."""
+        """Release."""
         self.released += [one.queue for one in answer.batches]
 
 
@@ -47,20 +47,20 @@ class Owners:
     """No group is exclusive."""
 
     def counts(self, group: str) -> bool:
-        """Whether each lite topic is for one client."""
+        """Whether lite topics are exclusive."""
         return False
 
 
 class LiteQueues:
-    """Knows both lite topics."""
+    """Has both lite topics."""
 
     def queue(self, parent: Any, lite_topic: str) -> Queue:
-        """Where it lies."""
+        """Its queue."""
         return {"a": A, "b": B}[lite_topic]
 
 
 async def test_a_lite_topic_left_during_a_look_is_not_received_from() -> None:
-    """Its message goes back and is nobody's attempt; those of other lite topics come."""
+    """Its message is released without counting an attempt; those of other lite topics are returned."""
     subscriptions = LiteSubscriptions()
     known = subscriptions.of("c", "g", "t", 0.0)
     subscriptions.put(known, frozenset("ab"), 0.0)

@@ -10,7 +10,7 @@ from ortoo.snode.rocketmq.protocol.names import lite_topic_of, stored_topic
 
 
 def test_a_change_is_told_and_no_change_is_not() -> None:
-    """Who waits hears of what is added, taken away and dropped."""
+    """Waiting pops are notified of added, removed and dropped lite topics."""
     all_of_them = LiteSubscriptions()
     one = all_of_them.of("c", "g", "t", 0.0)
     before = one.changed
@@ -39,7 +39,7 @@ def test_a_group_has_one_parent_as_long_as_it_has_members() -> None:
 
 
 def test_too_many_change_nothing() -> None:
-    """What was subscribed to stays."""
+    """The subscription stays."""
     all_of_them = LiteSubscriptions()
     one = all_of_them.of("c", "g", "t", 0.0)
     all_of_them.put(one, frozenset("a"), 0.0)
@@ -53,7 +53,7 @@ def test_too_many_change_nothing() -> None:
 
 
 def test_what_another_client_takes_is_lost_and_told() -> None:
-    """To those of the same group alone; what they keep stays theirs, and what a client drops is released."""
+    """Only for clients of the same group; they keep the others, and dropped ones are released."""
     told: list[tuple[str, str]] = []
     released: list[tuple[object, ...]] = []
     all_of_them = LiteSubscriptions(lambda *one: told.append(one), lambda *one: released.append(one))
@@ -82,7 +82,7 @@ def test_what_is_not_said_again_is_forgotten() -> None:
 
 
 def test_names_of_parent_and_lite_topic_fit_into_one() -> None:
-    """The stored name gives the short one back; one that is too long says how much fits."""
+    """The stored name returns the short one; the error for one that is too long has the limit."""
     assert lite_topic_of(stored_topic("par-ent|x", "a_b-1")) == "a_b-1"
     with pytest.raises(Refused, match="at most 20 fit"):
         stored_topic("p" * 100, "x" * 21)

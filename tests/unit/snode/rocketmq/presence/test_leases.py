@@ -10,7 +10,7 @@ from ortoo.testing.time.virtual_clock import VirtualClock
 
 
 class TwoEnodes:
-    """Settles what lies on an enode that is there."""
+    """Settles messages of reachable enodes."""
 
     def __init__(self) -> None:
         self.away = {"a"}
@@ -26,7 +26,7 @@ class TwoEnodes:
 
 
 async def test_an_enode_that_is_away_once_costs_no_lease() -> None:
-    """B-008: the other enode's leases are renewed, and its own are tried again before they end."""
+    """The other enode's leases are renewed, and its own are retried before they end."""
     clock, enodes = VirtualClock(), TwoEnodes()
     leases = Leases(enodes, clock)  # type: ignore[arg-type]
     for enode in ("a", "b"):

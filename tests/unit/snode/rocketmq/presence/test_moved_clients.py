@@ -1,4 +1,4 @@
-"""Clients that go from one snode to another with messages in hand."""
+"""Clients that move to another snode with leased messages."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from ortoo.testing.time.virtual_clock import VirtualClock
 
 
 class Verdicts:
-    """What was said of messages."""
+    """Records the verdicts on messages."""
 
     def __init__(self) -> None:
         self.said: list[Any] = []
@@ -32,7 +32,7 @@ class Verdicts:
 
 
 async def test_a_client_that_went_to_another_snode_keeps_what_it_has() -> None:
-    """Its lease is renewed as long as it is a member somewhere, and given back when it is none."""
+    """Its lease is renewed while it is a member at any snode, and nacked otherwise."""
     clock, verdicts, clients = VirtualClock(), Verdicts(), Clients(MemoryBudget(1 << 30).share("clients"))
     membership, leases = Membership(clock), Leases(verdicts, clock)  # type: ignore[arg-type]
     settings = SimpleNamespace(name="snode-0.1")

@@ -1,4 +1,4 @@
-"""A telemetry stream that nobody reads."""
+"""A telemetry stream whose client does not read."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,22 +16,22 @@ from ortoo.snode.rocketmq.presence.telemetry import Telemetry
 
 
 class Echoing(Telemetry):
-    """Answers whatever comes."""
+    """Answers any request."""
 
     def _take(self, caller: Any, request: TelemetryCommand, stream: CommandStream, scope: Any) -> None:
         stream.say(request)
 
 
 class NoClients:
-    """Nobody is known."""
+    """Has no members."""
 
     def get(self, client_id: str) -> Client | None:
-        """Nobody."""
+        """No member."""
         return None
 
 
 async def test_a_client_that_reads_nothing_ends_its_own_stream() -> None:
-    """B-003: what waits is bounded, and the end of the stream needs no room among it."""
+    """The waiting commands are bounded, and the end of the stream needs no space among them."""
     caller: Any = type("Caller", (), {"client_id": "deaf"})()
     make: Any = Echoing
     parts: Any = [NoClients(), None, None, None]

@@ -9,7 +9,7 @@ from ortoo.snode.rocketmq.protocol.codes import BY_FIELD, BY_KIND, Refused, code
 
 
 def test_every_kind_of_error_has_a_code() -> None:
-    """The table of the gRPC status and the table of codes know the same kinds, each once."""
+    """The table of the gRPC status and the table of codes have the same kinds, each once."""
     kinds = [kind for kind, _ in BY_KIND]
     assert sorted(kind.__name__ for kind in kinds) == sorted(kind.__name__ for kind, _, _ in TABLE)
     assert len(set(kinds)) == len(kinds)
@@ -18,13 +18,13 @@ def test_every_kind_of_error_has_a_code() -> None:
 
 @pytest.mark.parametrize(("kind", "code"), BY_KIND)
 def test_an_error_of_no_known_field_has_its_kinds_code(kind: type[errors.OrtooError], code: int) -> None:
-    """What the table says is what clients see."""
+    """Clients see the code of the table."""
     status = status_of(kind("words", field="something"))
     assert (status.code, status.message) == (code, "something: words")
 
 
 def test_another_leader_is_a_server_that_cannot_answer() -> None:
-    """That another member of the enode leads is no word of the protocol: clients try again, as after a timeout."""
+    """The protocol has no code for another leader: clients retry, as after a timeout."""
     assert code_of(errors.Moved("member 2 leads")) == Code.PROXY_TIMEOUT
 
 
@@ -36,12 +36,12 @@ def test_the_field_decides_wherever_it_stands(kind: type[errors.OrtooError], fie
 
 
 def test_a_code_of_its_own_stands_as_it_is() -> None:
-    """What the protocol alone knows is refused with the protocol's code."""
+    """Errors that only the protocol has keep the protocol's code."""
     assert status_of(Refused(Code.MESSAGE_BODY_EMPTY, "no body")).code == Code.MESSAGE_BODY_EMPTY
 
 
 def test_entries_that_agree_give_their_code_and_others_say_that_results_differ() -> None:
-    """The status above the entries is theirs, or MULTIPLE_RESULTS; without entries it is a defect."""
+    """The status of the entries is theirs, or MULTIPLE_RESULTS; without entries it is a defect."""
     assert common_status([Code.OK, Code.OK]).code == Code.OK
     assert common_status([Code.INVALID_RECEIPT_HANDLE]).code == Code.INVALID_RECEIPT_HANDLE
     assert common_status([Code.OK, Code.INVALID_RECEIPT_HANDLE]).code == Code.MULTIPLE_RESULTS

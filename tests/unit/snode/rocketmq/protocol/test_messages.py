@@ -1,4 +1,4 @@
-"""Messages keep everything on their way through the gateway, and what cannot be kept is refused by its code."""
+"""Messages keep all fields through the gateway, and invalid ones are refused with the right code."""
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
@@ -48,7 +48,7 @@ def test_what_was_sent_is_what_is_delivered(
     born_at_ms: int,
     trace: str | None,
 ) -> None:
-    """Body, tag, keys, properties, id, encoding, birth and trace come back as they were."""
+    """Body, tag, keys, properties, id, encoding, birth and trace are unchanged."""
     message = sent(keys=keys, body_encoding=encoding, born_timestamp=timestamp(born_at_ms), born_host="here")
     message.body = body
     message.user_properties.update(properties)
@@ -95,7 +95,7 @@ def test_a_delivery_has_what_some_client_cannot_do_without() -> None:
     ],
 )
 def test_properties_tell_the_type_and_the_type_field_only_transactions(system: dict[str, object], kind: int) -> None:
-    """Clients fill the type carelessly; what a message carries says what it is."""
+    """Clients set the type carelessly; the properties decide."""
     assert sent_of(sent(**system), 0, NOW_MS, str).message_type == kind
 
 
@@ -134,7 +134,7 @@ def damaged(
     ],
 )
 def test_what_cannot_be_kept_is_refused_with_its_code(message: definition_pb2.Message, code: int) -> None:
-    """Each limit of the protocol has a code, and the words say which message."""
+    """Each limit of the protocol has a code, and the text names the message."""
     with pytest.raises((Refused, Invalid), match=r"messages\[4\]") as caught:
         sent_of(message, 4, NOW_MS, str)
     error = caught.value

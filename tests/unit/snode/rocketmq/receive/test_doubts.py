@@ -1,4 +1,4 @@
-"""How a message that its client cannot take is found among others."""
+"""Finding the message that a client cannot receive."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ ANSWER = PopAnswer([PoppedMessages(Queue("e", "t", 1), ReceiptHandle("e", "g", 7
 
 @given(st.integers(1, 32), st.data())
 def test_one_bad_message_is_alone_after_few_answers_and_all_others_pass(count: int, data: st.DataObject) -> None:
-    """B-105: halved until it stands alone; then it has failed, once, and answers grow again."""
+    """Answers are halved until it is alone; then it has failed, once, and answers grow again."""
     doubts, bad = Doubts(), data.draw(st.integers(0, count - 1))
     left, answers, failed = list(range(count)), 0, []
     while left:
@@ -36,11 +36,11 @@ def test_one_bad_message_is_alone_after_few_answers_and_all_others_pass(count: i
 
 
 def test_an_answer_that_is_asked_for_again_was_not_taken_and_is_seen_to_once() -> None:
-    """The stream's end may be noticed before the client asks again, or after it."""
+    """The stream's end may be noticed before the client retries, or after it."""
     doubts = Doubts()
     assert doubts.untaken(ME, "a") is None
     doubts.given(ME, "a", PopAnswer([]))
-    assert doubts.untaken(ME, "a") is None  # there was nothing in it
+    assert doubts.untaken(ME, "a") is None  # it had no messages
     one = doubts.given(ME, "a", ANSWER)
     assert doubts.untaken(ME, "a") == one.answer
     assert not doubts.is_still(ME, one)
@@ -51,7 +51,7 @@ def test_an_answer_that_is_asked_for_again_was_not_taken_and_is_seen_to_once() -
 
 
 def test_one_client_may_have_several_answers_at_once() -> None:
-    """It asks for the queues of each enode on its own: what came under one attempt says nothing of another."""
+    """It polls the queues of each enode separately; one attempt says nothing about another."""
     doubts = Doubts()
     one = doubts.given(ME, "a", ANSWER)
     assert doubts.untaken(ME, "b") is None
@@ -61,7 +61,7 @@ def test_one_client_may_have_several_answers_at_once() -> None:
 
 
 def test_a_client_that_asks_for_ever_is_remembered_for_its_last_attempts() -> None:
-    """Neither do the attempts of one client grow without end, nor is an answer that broke forgotten by it."""
+    """The attempts of one client are bounded, and a broken answer is still remembered."""
     doubts = Doubts()
     first = doubts.given(ME, "0", ANSWER)
     for number in range(1, ATTEMPTS_MAX + 1):

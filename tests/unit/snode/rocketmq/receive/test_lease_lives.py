@@ -1,4 +1,4 @@
-"""The life of a push consumer's leases, against a model that looks at each lease by itself."""
+"""The leases of a push consumer, against a model that handles each lease separately."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ PLACES: list[Place] = [("a", 1, "g"), ("a", 1, "h"), ("a", 2, "g"), ("b", 1, "g"
 
 @dataclass
 class Enodes:
-    """What is settled, by place; some are away, of some the topic is gone, some leases are over."""
+    """Settled messages, by place; some places are unreachable, some topics deleted, some leases expired."""
 
     away: set[Place] = field(default_factory=set)
     gone: set[Place] = field(default_factory=set)
@@ -52,7 +52,7 @@ class Enodes:
         return [{one} if one in self.stale else set() for one in offsets]
 
     def told(self) -> list[tuple[int, Any]]:
-        """What was said of which message since the last time."""
+        """The verdicts since the last call, by message."""
         told = sorted(((one, verdict) for _, offsets, verdict in self.calls for one in offsets), key=lambda row: row[0])
         self.calls.clear()
         return told
@@ -87,7 +87,7 @@ class World:
         assert all(one.lease.until_s == one.until_s for one in self.held.values())
 
     async def keep(self, place: Place) -> None:
-        """Another message is a client's."""
+        """Another message is leased to a client."""
         enode, topic_id, group = place
         now_s = self.clock.monotonic_s()
         lease = Lease(f"c{self.count % 2}", ReceiptHandle(enode, group, topic_id, 0, 7, self.count, 1), now_s)
@@ -96,7 +96,7 @@ class World:
         self.count += 1
 
     async def drop(self, number: int) -> None:
-        """Something became of a message, if it is there."""
+        """A message is settled, if it is there."""
         held = self.held.pop(number, None)
         handle = ReceiptHandle("z", "z", 0, 0, 0, 0, 1) if held is None else held.lease.handle
         assert self.leases.drop(handle) == (held is not None)
@@ -110,7 +110,7 @@ class World:
         assert self.enodes.told() == expected
 
     async def look(self, _: None) -> None:
-        """What ends soon is renewed, or given back after three hours."""
+        """Leases that end soon are renewed, or nacked after three hours."""
         now_s, expected = self.clock.monotonic_s(), list[tuple[int, Any]]()
         ending = [(number, held) for number, held in self.held.items() if held.until_s - now_s <= RENEW_BEFORE_S]
         for number, held in ending:
@@ -152,7 +152,7 @@ STEPS = st.sampled_from([*BY_NAME, *OFTEN]).flatmap(lambda name: st.tuples(st.ju
 
 @given(st.lists(STEPS, min_size=20, max_size=40), st.booleans())
 def test_each_lease_lives_its_own_life(steps: list[tuple[str, Any]], counts: bool) -> None:
-    """Renewed in time, given back after three hours or when its client leaves, and never spoken of when it is over."""
+    """Renewed in time, nacked after three hours or when its client leaves, and never used after its end."""
 
     async def walk() -> None:
         world = World(counts=counts)
@@ -163,7 +163,7 @@ def test_each_lease_lives_its_own_life(steps: list[tuple[str, Any]], counts: boo
 
 
 def test_leases_of_one_client_and_of_places_that_fail_each_go_their_way() -> None:
-    """One enode is away, one topic is gone, one message is over; the rest of a client that leaves goes back."""
+    """One enode is unreachable, one topic deleted, one message done; the client's other messages are nacked."""
 
     async def walk() -> None:
         for last in (("leave", "c0"), ("leave", "c1"), ("look", None)):

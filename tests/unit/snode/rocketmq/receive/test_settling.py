@@ -1,4 +1,4 @@
-"""What RocketMQ's clients say becomes of messages, in our words, and what they are told."""
+"""Acks and nacks of RocketMQ's clients, converted to verdicts, and their answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -25,16 +25,16 @@ from ortoo.testing.time.virtual_clock import VirtualClock
 SEALS = HandleSeals()
 CALLER = Caller("c")
 RULES = pop_rules(None)
-OVER = "the lease is over: the message came again, or is done"
+OVER = "the lease has ended: the message was redelivered or acked"
 
 
 def handle(offset: int, group: str = "g", topic_id: int = 1) -> ReceiptHandle:
-    """Of one message."""
+    """The lease of one message."""
     return ReceiptHandle("a", group, topic_id, 0, 7, offset, 1)
 
 
 def text(offset: int, group: str = "g", topic_id: int = 1) -> str:
-    """The same, as a client has it."""
+    """As a client has it."""
     return handle(offset, group, topic_id).text(SEALS)
 
 
@@ -48,12 +48,12 @@ class Directory:
         return {1: "t", 2: "u"}.get(topic_id, "")
 
     def group(self, _: str) -> None:
-        """None is known."""
+        """No settings."""
 
 
 @dataclass
 class Members:
-    """Who consumes, at whichever snode; nobody, unless it is said."""
+    """The consumers at all snodes; none unless the test adds one."""
 
     pushed: dict[tuple[str, str], bool] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class Members:
 
 @dataclass
 class Pops:
-    """What was said of which messages; those in `over` are not their lease's any more, those in `failing` fail."""
+    """Records the verdicts; messages in `over` no longer belong to their lease, those in `failing` fail."""
 
     over: set[int] = field(default_factory=set)
     failing: dict[int, Exception] = field(default_factory=dict)
@@ -97,19 +97,19 @@ def settling() -> tuple[Settling, Pops, Leases]:
 
 
 def keep(leases: Leases, *offsets: int) -> None:
-    """A push consumer has these."""
+    """Lease these to a push consumer."""
     for offset in offsets:
         leases.keep(Lease("c", handle(offset), 0.0))
 
 
 def acks(*texts: str, group: str = "g", topic: str = "t") -> s.AckMessageRequest:
-    """Acknowledge these."""
+    """Ack these."""
     entries = [s.AckMessageEntry(message_id=f"m{number}", receipt_handle=one) for number, one in enumerate(texts)]
     return s.AckMessageRequest(group=d.Resource(name=group), topic=d.Resource(name=topic), entries=entries)
 
 
 async def test_each_entry_of_an_acknowledgement_is_answered_by_itself() -> None:
-    """B-006, B-007: done, over, of another group, of another topic, nonsense, an enode that is away, a defect."""
+    """Acked, expired, of another group, of another topic, malformed, an unreachable enode, a defect."""
     it, pops, leases = settling()
     keep(leases, 1, 2, 3)
     pops.over, pops.failing = {2}, {3: Unavailable("away"), 4: ValueError("a defect")}
@@ -131,14 +131,14 @@ async def test_each_entry_of_an_acknowledgement_is_answered_by_itself() -> None:
     assert [entry.receipt_handle for entry in answer.entries] == list(sent)
     assert answer.status.code == d.MULTIPLE_RESULTS
     words = [entry.status.message for entry in answer.entries]
-    assert words[:3] == ["ok", OVER, "the handle is of another group than g"]
-    assert "of another topic than t" in words[3]
+    assert words[:3] == ["ok", OVER, "the handle is not of group g"]
+    assert "is not of topic t" in words[3]
     assert pops.said == [(handle(1), Finish()), (handle(2), Finish()), (handle(9, topic_id=9), Finish())]
     assert [leases.drop(handle(offset)) for offset in (1, 2, 3)] == [False, True, True]
 
 
 async def test_entries_that_agree_are_answered_together() -> None:
-    """And a defect is told by name."""
+    """A defect has its own error."""
     it, pops, _ = settling()
     assert (await it.ack(CALLER, acks(text(1)))).status.code == d.OK
     pops.failing = {2: ValueError("x")}
@@ -158,7 +158,7 @@ async def test_so_many_entries_one_request_may_have(count: int) -> None:
 
 
 def change(offset: int, invisible_ms: int, **more: Any) -> s.ChangeInvisibleDurationRequest:
-    """It shall come again so much later."""
+    """Redeliver it after this time."""
     duration = Duration(seconds=invisible_ms // 1000, nanos=invisible_ms % 1000 * 1_000_000)
     return s.ChangeInvisibleDurationRequest(
         group=d.Resource(name="g"), topic=d.Resource(name="t"), receipt_handle=text(offset),
@@ -167,7 +167,7 @@ def change(offset: int, invisible_ms: int, **more: Any) -> s.ChangeInvisibleDura
 
 
 def given_back(*delays_ms: int, counts: bool = True) -> GiveBack:
-    """As a consumer gives back what it could not process."""
+    """A nack by a consumer."""
     return GiveBack(delays_ms, counts, "c", "the consumer failed", rules=RULES)
 
 
@@ -185,7 +185,7 @@ def given_back(*delays_ms: int, counts: bool = True) -> GiveBack:
 async def test_a_change_means_what_its_kind_of_consumer_means(
     is_pushed: bool, suspend: bool, invisible_ms: int, verdict: Any
 ) -> None:
-    """A push consumer's listener has failed: the group says when it comes again, or the consumer, without counting."""
+    """A push consumer's listener has failed: the delay is the group's, or the consumer's, without counting."""
     it, pops, leases = settling()
     keep(leases, *([1] if is_pushed else [2]))
     request = change(1, invisible_ms, suspend=suspend)
@@ -206,7 +206,7 @@ async def test_a_change_means_what_its_kind_of_consumer_means(
 async def test_a_push_consumers_failure_is_one_whichever_snode_gave_the_message(
     pushed: dict[tuple[str, str], bool], verdict: Any
 ) -> None:
-    """A lease that another snode keeps would else be made longer, and renewed there."""
+    """Otherwise a lease of another snode would be extended, and renewed there."""
     it, pops, _ = settling()
     it = replace(it, registration=Members(pushed))  # type: ignore[arg-type]
     await it.change_invisible(CALLER, change(1, 20_000))
@@ -214,7 +214,7 @@ async def test_a_push_consumers_failure_is_one_whichever_snode_gave_the_message(
 
 
 async def test_a_change_that_cannot_be_is_refused() -> None:
-    """Too long, of another group, over."""
+    """Too long, of another group, expired."""
     it, pops, _ = settling()
     with pytest.raises(Refused) as refused:
         await it.change_invisible(CALLER, change(1, 13 * 3_600_000))
@@ -225,12 +225,12 @@ async def test_a_change_that_cannot_be_is_refused() -> None:
     assert refused.value.code == d.INVALID_RECEIPT_HANDLE
     request = change(1, 1_000)
     request.group.name = "h"
-    with pytest.raises(Refused, match="of another group than h"):
+    with pytest.raises(Refused, match="is not of group h"):
         await it.change_invisible(CALLER, request)
 
 
 def forward(offset: int, attempt: int = 0, **more: Any) -> s.ForwardMessageToDeadLetterQueueRequest:
-    """The group gives it up."""
+    """Move it to the dead letters."""
     return s.ForwardMessageToDeadLetterQueueRequest(
         group=d.Resource(name="g"), topic=d.Resource(name="t"), receipt_handle=text(offset),
         delivery_attempt=attempt, max_delivery_attempts=16, **more,
@@ -244,7 +244,7 @@ def forward(offset: int, attempt: int = 0, **more: Any) -> s.ForwardMessageToDea
 async def test_what_is_given_up_is_parked_because_it_was_asked_for_or_had_all_its_tries(
     attempt: int, tried: int, is_asked: bool
 ) -> None:
-    """The dead-letter topic is there first; the lease is renewed no more."""
+    """The dead-letter topic exists first, and the lease is not renewed after."""
     it, pops, leases = settling()
     keep(leases, 1, 2)
     answer = await it.park(CALLER, forward(1, attempt))
@@ -256,7 +256,7 @@ async def test_what_is_given_up_is_parked_because_it_was_asked_for_or_had_all_it
 
 
 async def test_a_park_that_fails_leaves_the_lease_to_be_renewed() -> None:
-    """The client asks again."""
+    """The client retries."""
     it, pops, leases = settling()
     keep(leases, 1)
     pops.failing = {1: Unavailable("away")}
@@ -266,7 +266,7 @@ async def test_a_park_that_fails_leaves_the_lease_to_be_renewed() -> None:
 
 
 async def test_a_park_without_a_handle_is_answered_and_does_nothing() -> None:
-    """The C++ client would ask for ever."""
+    """The C++ client would retry for ever."""
     it, pops, _ = settling()
     request = forward(1)
     request.receipt_handle = ""
@@ -276,7 +276,7 @@ async def test_a_park_without_a_handle_is_answered_and_does_nothing() -> None:
 
 @pytest.mark.parametrize("which", ["group", "topic"])
 async def test_names_are_checked_whatever_is_said(which: str) -> None:
-    """Of all three calls."""
+    """For all three calls."""
     it, _, _ = settling()
     calls: tuple[tuple[Any, Any], ...] = (
         (it.ack, acks("x")),

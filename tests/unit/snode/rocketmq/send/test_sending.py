@@ -1,4 +1,4 @@
-"""Sends of RocketMQ's clients: what is told of a request for several lite topics."""
+"""Sends of RocketMQ's clients: errors of requests for several lite topics."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -21,7 +21,7 @@ SENT = [Sent(Message(b"x"), LITE, lite_topic=name) for name in ("a", "b", "full"
 
 
 class Storage:
-    """Makes a topic for each lite topic but one, and stores what comes until it refuses one."""
+    """Creates a topic for each lite topic but one, and stores messages until it refuses one."""
 
     def __init__(self, refusals: dict[str, OrtooError]) -> None:
         self.stored: list[str] = []
@@ -29,7 +29,7 @@ class Storage:
 
     async def ensure(self, parent: Topic, lite_topic: str, *, to_send: bool) -> Queue:
         if lite_topic == "full":
-            raise Refused(Code.LITE_TOPIC_QUOTA_EXCEEDED, "no more lite topics")
+            raise Refused(Code.LITE_TOPIC_QUOTA_EXCEEDED, "the quota is used up")
         return Queue(lite_topic, "e", 0)
 
     async def publish(self, topic: str, messages: Sequence[Message], queue: Queue) -> list[Receipt]:
@@ -45,7 +45,7 @@ def sending_to(storage: Storage) -> Sending:
 
 
 async def test_a_lite_topic_that_cannot_be_made_refuses_the_request_before_anything_is_stored() -> None:
-    """G11: the quota is met by the last of three, and nothing of the first two is stored."""
+    """G11: the last of three exceeds the quota, and nothing of the first two is stored."""
     storage = Storage({})
     with pytest.raises(Refused):
         await sending_to(storage)._publish(PARENT, SENT)
@@ -56,7 +56,7 @@ async def test_a_lite_topic_that_cannot_be_made_refuses_the_request_before_anyth
 async def test_of_lite_topics_that_have_their_messages_nobody_says_that_nothing_was_stored(
     refused: str, told: type[OrtooError]
 ) -> None:
-    """G11: a refusal of the second is none of the request; one of the first is."""
+    """A refusal of the second does not refuse the request; one of the first does (G11)."""
     storage = Storage({refused: Invalid("its queue takes no messages", field="queue.topic")})
     with pytest.raises(OrtooError) as raised:
         await sending_to(storage)._publish(PARENT, SENT[:2])
@@ -68,7 +68,7 @@ async def test_of_lite_topics_that_have_their_messages_nobody_says_that_nothing_
 async def test_of_transactions_of_which_one_is_begun_nobody_says_that_nothing_was_stored(
     refused: bytes, told: type[OrtooError]
 ) -> None:
-    """G11: its producer is asked about the one that was begun."""
+    """G11: its producer gets checks of the begun one."""
 
     class Begins:
         async def begin(self, topic: str, sent: Sent) -> Begun:

@@ -1,4 +1,4 @@
-"""Which of RocketMQ's clients are asked about transactions that nobody has ended."""
+"""The clients of RocketMQ that get checks of open transactions."""
 
 from collections.abc import Iterable
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ TOPICS = {"t": 1, "u": 2, "other": 3}
 
 
 class Producers:
-    """Clients that send to topics, and listen to commands unless told otherwise."""
+    """Clients that send to topics, and listen to commands unless the test sets otherwise."""
 
     def __init__(self, names: str, topics: Iterable[str], *, deaf: str = "") -> None:
         directory: Any = Directory()
@@ -38,14 +38,14 @@ class Producers:
             self.transacting.listens(client)
 
     def asked(self, topic: str) -> str:
-        """Who is asked about a transaction of this topic; empty for nobody."""
+        """The client that gets a check of a transaction of this topic; empty if none does."""
         waiting = {name: len(stream._waiting) for name, stream in self.streams.items()}
         half = OpenHalf(1, TOPICS[topic], 0, 1, 5, 6, 1, False, topic)
         self.transactions._ask("e", DueHalf(half, encode([Message(b"x")], now_ms=1)))
         return "".join(name for name, stream in self.streams.items() if len(stream._waiting) > waiting[name])
 
     def leave(self, name: str) -> Client:
-        """A client goes."""
+        """A client disconnects."""
         client = self.clients.leave(name)
         assert client is not None
         self.transacting.listens_no_more(client)
@@ -53,7 +53,7 @@ class Producers:
 
 
 async def test_a_transaction_is_asked_of_a_producer_that_listens_and_of_another_one_each_time() -> None:
-    """A producer whose stream is down cannot be asked; those that listen take turns."""
+    """A producer without a stream cannot be asked; those that listen take turns."""
     producers = Producers("abc", "t", deaf="b")
     assert sorted(producers.asked("t") for _ in range(4)) == ["a", "a", "c", "c"]
     assert producers.asked("other") == ""
@@ -66,7 +66,7 @@ async def test_a_transaction_is_asked_of_a_producer_that_listens_and_of_another_
 
 
 async def test_the_producers_of_each_topic_take_turns_whatever_others_are_asked() -> None:
-    """G7: two topics that are asked alternately; a producer that does not answer costs every other turn."""
+    """Two topics with alternating checks; a producer that does not answer costs every other turn (G7)."""
     producers = Producers("ab", "tu")
     asked = [(topic, producers.asked(topic)) for topic in "tututu"]
     assert [name for topic, name in asked if topic == "t"] == ["a", "b", "a"]
@@ -74,7 +74,7 @@ async def test_the_producers_of_each_topic_take_turns_whatever_others_are_asked(
 
 
 async def test_who_comes_to_send_to_more_topics_is_asked_about_those_too() -> None:
-    """Once it is heard of, and once: whoever says it again has no more turns than others."""
+    """As soon as it is recorded, and once: a repeated registration does not add turns."""
     producers = Producers("ab", "t")
     client = producers.clients.get("a")
     assert client is not None

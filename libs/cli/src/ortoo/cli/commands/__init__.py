@@ -1,1 +1,1 @@
-"""The commands, a file each kind: arguments and a client in, answers out. The table in `app` names them."""
+"""The commands, one file for each kind. They get arguments and a client and return answers; `app` lists them."""

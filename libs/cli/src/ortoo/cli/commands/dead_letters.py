@@ -21,8 +21,8 @@ async def show_all(
     mq: "Client",
     group: GroupName,
     where: Where = "",
-    count: Annotated[int, typer.Option("-n", min=0, help="At most so many; 0 = all.")] = 100,
-    everything: Annotated[bool, typer.Option("--all", help="Also those that were sent again.")] = False,
+    count: Annotated[int, typer.Option("-n", min=0, help="Largest number to show; 0 = all.")] = 100,
+    everything: Annotated[bool, typer.Option("--all", help="Include those that were sent again.")] = False,
 ) -> Answer:
     """Show the dead letters of a group, oldest first."""
     found = mq.admin.dead_letters(group, _sql(where), letters_max=count, with_replayed=everything)
@@ -56,14 +56,14 @@ async def replay(
     where: Where = "",
     to_topic: Annotated[
         str,
-        typer.Option("--to", help="Another topic than the group's own retry topic.", autocompletion=offered_topics),
+        typer.Option("--to", help="The topic, instead of the group's retry topic.", autocompletion=offered_topics),
     ] = "",
-    rate: Annotated[int, typer.Option(min=0, help="At most so many a second; 0 = as fast as it goes.")] = 0,
-    count: Annotated[int, typer.Option("-n", min=0, help="At most so many; 0 = all.")] = 0,
+    rate: Annotated[int, typer.Option(min=0, help="Largest number per second; 0 = no limit.")] = 0,
+    count: Annotated[int, typer.Option("-n", min=0, help="Largest number to send; 0 = all.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; nothing is stored.")] = False,
     as_json: AsJson = False,
 ) -> AsyncIterator[Answer]:
-    """Send dead letters again, each once. Broken off and called again, it goes on where it was."""
+    """Send dead letters again, each once. After an interruption, a new call continues where it ended."""
     going = mq.admin.replay_dead_letters(
         group, _sql(where), to_topic=to_topic, messages_per_s=rate, messages_max=count, dry_run=dry_run
     )
@@ -84,10 +84,10 @@ async def peek(
     group: Annotated[
         str,
         typer.Option(
-            help="The group whose next messages are wanted; none = the oldest.", autocompletion=offered_groups
+            help="The group whose next messages to show; without it the oldest.", autocompletion=offered_groups
         ),
     ] = "",
-    count: Annotated[int, typer.Option("-n", min=1, max=1024, help="At most so many.")] = 10,
+    count: Annotated[int, typer.Option("-n", min=1, max=1024, help="Largest number to show.")] = 10,
 ) -> Answer:
     """Show the next messages of a topic without taking them."""
     messages = await mq.admin.peek(topic, group, messages_max=count)

@@ -1,4 +1,4 @@
-"""`ortoo apply` and `ortoo export`: topics and groups as a file says, and the file that says what there is."""
+"""`ortoo apply` and `ortoo export`: topics and groups declared in a file."""
 
 import json
 import tomllib
@@ -26,7 +26,7 @@ GROUP_FIELDS: Mapping[str, tuple[str, type]] = {
     "slow_grace_ms": ("slow_consumer_grace_ms", int),
     "lite_exclusive": ("lite_exclusive", bool),
 }
-"""Key of the file to what GroupAdmin.update calls it, and its type."""
+"""Key of the file to the argument of GroupAdmin.update and its type."""
 GROUP_KEYS: Mapping[str, type] = {"name": str} | {key: kind for key, (_, kind) in GROUP_FIELDS.items()}
 LITE = "lite"
 """The type of topics whose lite topics may have a time to live."""
@@ -34,13 +34,13 @@ Entry = dict[str, Any]
 
 
 class Change(NamedTuple):
-    """One topic or group that is to be made or changed."""
+    """One topic or group to create or change."""
 
     kind: str
     name: str
     is_new: bool
     wanted: Entry
-    """What it is to be; of an existing one only what differs."""
+    """The new values; for an existing one only those that differ."""
     was: Entry
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ async def apply(
     file: Annotated[Path, typer.Option("-f", "--file", help="TOML as `ortoo export` prints it.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
 ) -> Answer:
-    """Make topics and groups as a file says. What the file does not name stays as it is, and nothing is deleted."""
+    """Create and change topics and groups as declared in a file. Others are unchanged, and nothing is deleted."""
     changes = differences(read_declared(file), await _present(mq))
     for change in changes if not dry_run else ():
         await (_make_topic if change.kind == "topic" else _make_group)(mq, change)
@@ -72,7 +72,7 @@ async def export(mq: "Client") -> Answer:
 
 
 def read_declared(file: Path) -> dict[str, list[Entry]]:
-    """What a file says. Errors: Invalid, naming the entry and the key; then nothing is to be done."""
+    """The entries of a file. Errors: Invalid, naming the entry and the key, before any change."""
     try:
         said = tomllib.loads(file.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -85,13 +85,13 @@ def read_declared(file: Path) -> dict[str, list[Entry]]:
         for number, entry in enumerate(declared[kind]):
             _check(entry, keys, f"{kind}[{number}]")
             if entry["name"] in names:
-                raise Invalid(f"{kind} {entry['name']} is there twice", field=f"{kind}[{number}].name")
+                raise Invalid(f"{kind} {entry['name']} is declared twice", field=f"{kind}[{number}].name")
             names.add(entry["name"])
     return declared
 
 
 def differences(declared: Mapping[str, list[Entry]], present: Mapping[str, list[Entry]]) -> list[Change]:
-    """What has to change, topics first. Errors: Invalid for what cannot be changed; then nothing is to be done."""
+    """The changes, topics first. Errors: Invalid for a value that cannot be changed, before any change."""
     changes = []
     for kind in ("topic", "group"):
         known = {entry["name"]: entry for entry in present[kind]}
@@ -124,19 +124,19 @@ def _lines(present: Mapping[str, list[Entry]]) -> Iterator[str]:
 
 def _check(entry: object, keys: Mapping[str, type], where: str) -> None:
     if not isinstance(entry, dict) or not entry.get("name"):
-        raise Invalid("give a name", field=f"{where}.name")
+        raise Invalid("missing name; expected one", field=f"{where}.name")
     for key, value in entry.items():
         if key not in keys:
-            raise Invalid(f"is not known; known are {', '.join(keys)}", field=f"{where}.{key}")
+            raise Invalid(f"unknown key; expected one of {', '.join(keys)}", field=f"{where}.{key}")
         if type(value) is not keys[key]:
             raise Invalid(f"{value!r}; expected {keys[key].__name__}", field=f"{where}.{key}")
 
 
 def _check_changeable(entry: Entry, was: Entry) -> None:
     if entry.get("type", was["type"]) != was["type"]:
-        raise Invalid(f"topic {was['name']} is of type {was['type']} for good", field="type")
+        raise Invalid(f"topic {was['name']} has the type {was['type']}, which cannot be changed", field="type")
     if entry.get("queues", was["queues"]) < was["queues"]:
-        raise Invalid(f"topic {was['name']} has {was['queues']} queues an enode, never fewer", field="queues")
+        raise Invalid(f"topic {was['name']} has {was['queues']} queues on each enode; expected more", field="queues")
 
 
 async def _present(mq: "Client") -> dict[str, list[Entry]]:

@@ -1,4 +1,4 @@
-"""`ortoo delay`: messages that wait for their time."""
+"""`ortoo delay`: messages that wait for their delivery time."""
 
 import re
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ortoo.client import Client
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-Limit = Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")]
+Limit = Annotated[int, typer.Option("-n", min=1, max=10_000, help="Largest number to show.")]
 
 
 async def show_all(mq: "Client", topic: TopicName, limit: Limit = 100) -> Answer:
@@ -34,7 +34,7 @@ async def cancel(
     mq: "Client",
     handles: Annotated[list[str], typer.Argument(help="Recall handles, from `delay list` or a receipt.")],
 ) -> AsyncIterator[Answer]:
-    """Forget delayed messages: they will never be delivered."""
+    """Cancel delayed messages, so that they are never delivered."""
     for handle in handles:
         await mq.recall(handle)
         yield Answer({"recalled": handle}, f"recalled {handle}")
@@ -49,5 +49,5 @@ def milliseconds_of(duration: str) -> int:
 
 
 def text_of_time(time_ms: int) -> str:
-    """A time for people, in UTC."""
+    """A time for display, in UTC."""
     return utc(time_ms).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")

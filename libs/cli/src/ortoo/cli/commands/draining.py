@@ -1,4 +1,4 @@
-"""`ortoo enode drain` and `ortoo enode fill`: an enode that is to be emptied, and taken back into use."""
+"""`ortoo enode drain` and `ortoo enode fill`: stop and resume sends to an enode."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 LOOK_INTERVAL_S = 1.0
 ROUTES_AGE_S = 35.0
-"""Producers ask every 30 s where they may send; until then they may send to an enode that is being drained."""
+"""Producers query routes every 30 s; until then they may send to an enode that is being drained."""
 
 LISTED_MAX = 10_000
-"""How many delayed messages or open transactions are asked for at a time: the most there can be."""
+"""Limit of a request for delayed messages or open transactions, which is the server's maximum."""
 
 
 class Left(NamedTuple):
-    """What somebody still has to read on an enode."""
+    """Messages that a group has not read on an enode."""
 
     topic: str
     group: str
@@ -32,17 +32,15 @@ class Left(NamedTuple):
 async def drain(
     mq: "Client",
     enode: EnodeName,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Come back when nothing comes any more, and nothing is left.")
-    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until no message arrives and none is left.")] = False,
 ) -> Answer:
-    """Send nothing to an enode any more, and show what is still to be read there. Message groups move elsewhere."""
+    """Stop sends to an enode, and show its unread messages. Message groups move to other enodes."""
     topics = await _placed(mq, enode)
     lonely = [one.name for one in topics if not _without(one, enode) and not one.name.startswith(OWN)]
     if lonely:
         raise Conflict(
-            f"of topics {', '.join(lonely)} producers have queues on {enode} alone: give them others first, with "
-            f"`ortoo topic update {lonely[0]} --enode OTHER`; nothing was changed",
+            f"topics {', '.join(lonely)} have write queues only on {enode}; add other enodes first with "
+            f"`ortoo topic update {lonely[0]} --enode OTHER` (nothing was changed)",
             field="enode",
         )
     changed = []
@@ -52,16 +50,16 @@ async def drain(
             await mq.admin.update_topic(topic.name, publish_order=order)
             changed.append(topic.name)
     left = await (_waited(mq, enode, topics) if wait else _left(mq, enode, topics))
-    said = f"nothing is sent to {enode}: changed {len(changed)} of its {len(topics)} topics"
+    said = f"no messages are sent to {enode}: changed {len(changed)} of its {len(topics)} topics"
     value = {"enode": enode, "changed": changed, "left": left}
     if not left:
-        return Answer(value, f"{said}; every group has read what is there")
+        return Answer(value, f"{said}; all groups have read its messages")
     table = Table({"TOPIC": "topic", "GROUP": "group", "MESSAGES": "messages"}, left)
-    return Answer(value, (f"{said}; still to be read:", table))
+    return Answer(value, (f"{said}; unread messages:", table))
 
 
 async def fill(mq: "Client", enode: EnodeName) -> Answer:
-    """Send to an enode again that was drained."""
+    """Resume sends to an enode that was drained."""
     changed = []
     for topic in await _placed(mq, enode):
         if topic.publish_order and all(name != enode for name, _ in topic.publish_order):
@@ -70,7 +68,7 @@ async def fill(mq: "Client", enode: EnodeName) -> Answer:
             everything = sorted(order) == sorted((one.enode, one.write_queue_count) for one in topic.placements)
             await mq.admin.update_topic(topic.name, publish_order=[] if everything else order)
             changed.append(topic.name)
-    return Answer({"enode": enode, "changed": changed}, f"{len(changed)} topics are sent to {enode} again")
+    return Answer({"enode": enode, "changed": changed}, f"resumed sends to {enode} in {len(changed)} topics")
 
 
 async def _placed(mq: "Client", enode: str) -> "list[TopicInfo]":
@@ -82,7 +80,7 @@ async def _placed(mq: "Client", enode: str) -> "list[TopicInfo]":
 
 
 async def _waited(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") -> list[Left]:
-    """Wait until every producer has heard that it sends elsewhere, and everything is read."""
+    """Wait until all producers have queried the new routes and every message is read."""
     from ortoo.common.process.clock import SystemClock
 
     clock = SystemClock()
@@ -95,19 +93,19 @@ async def _waited(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") -> li
 
 
 async def _ends(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") -> int:
-    """How much was ever stored in the queues of topics there."""
+    """The sum of the end offsets of all queues of the topics on the enode."""
     described = [(await mq.admin.describe_topic(topic.name)).queues for topic in topics]
     return sum(one.end_offset for queues in described for one in queues if one.queue.enode == enode)
 
 
 def _without(topic: "TopicInfo", enode: str) -> list[tuple[str, int]]:
-    """What producers are given when an enode is left out."""
+    """The publish order without an enode."""
     order = topic.publish_order or tuple((one.enode, one.write_queue_count) for one in topic.placements)
     return [(name, count) for name, count in order if name != enode and count]
 
 
 async def _left(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") -> list[Left]:
-    """What groups have not read there, and what waits there for its time."""
+    """Unread, delayed and transactional messages on an enode."""
     left = []
     for topic in topics:
         for group in await mq.admin.groups.of_topic(topic.name):
@@ -119,13 +117,13 @@ async def _left(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") -> list
             left.append(Left(topic.name, "(delayed)", here))
     open_ones = await mq.admin.list_transactions(limit=LISTED_MAX)
     here = sum(one.queue.enode == enode for one in open_ones)
-    if here or len(open_ones) == LISTED_MAX:  # of more than can be listed nobody knows where they are
+    if here or len(open_ones) == LISTED_MAX:  # others beyond the limit may be on this enode
         left.append(Left("(any)", "(transactions)", here))
     return left
 
 
 async def _delayed(mq: "Client", enode: str, topic: str) -> int:
-    """How many delayed messages a list shows on an enode; 0 only when there is none behind those of others either."""
+    """The number of delayed messages on an enode in the first page with any; 0 only if no page has one."""
     from_ms = 0
     while True:
         listed = await mq.admin.list_delayed(topic, from_ms=from_ms, limit=LISTED_MAX)

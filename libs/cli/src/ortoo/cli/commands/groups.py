@@ -23,7 +23,7 @@ async def show_all(mq: "Client") -> Answer:
 
 
 async def describe(mq: "Client", group: GroupName) -> Answer:
-    """Show a group's settings, its members, and how far it is."""
+    """Show a group's settings, its members, and its lag."""
     found = await mq.admin.groups.describe(group)
     it = found.group
     columns: Columns = {
@@ -36,10 +36,10 @@ async def describe(mq: "Client", group: GroupName) -> Answer:
     return Answer(
         found,
         (
-            f"{group}: {'may consume' if it.consume_enabled else 'may not consume'}; slow when more than "
-            f"{it.slow_consumer_threshold_messages} messages behind and silent for {it.slow_consumer_grace_ms} ms",
-            f"a message is tried {it.attempts_max} times, again by {it.retry}; one whose time is over is "
-            f"{'parked' if it.park_expired else 'dropped'}; in flight at most {it.in_flight_max or '10,000 a queue'}",
+            f"{group} {'may consume' if it.consume_enabled else 'may not consume'}, a member is slow above "
+            f"{it.slow_consumer_threshold_messages} messages of lag and {it.slow_consumer_grace_ms} ms of silence",
+            f"attempts per message: {it.attempts_max}, retry policy {it.retry}, expired messages are "
+            f"{'parked' if it.park_expired else 'dropped'}, in flight at most {it.in_flight_max or '10,000 per queue'}",
             Table(columns, found.members),
             *(f"{progress.topic}: {progress.lag_messages} messages behind" for progress in found.progress),
         ),
@@ -51,18 +51,18 @@ async def update(
     group: GroupName,
     consume: Annotated[bool | None, typer.Option(help="Whether its members may consume.")] = None,
     broadcast: Annotated[bool | None, typer.Option(help="Whether they may consume as broadcast.")] = None,
-    notify: Annotated[bool | None, typer.Option(help="Whether they are told at once when members change.")] = None,
-    slow_messages: Annotated[int | None, typer.Option(min=0, help="A member that lags further is slow.")] = None,
-    slow_grace_ms: Annotated[int | None, typer.Option(min=0, help="And has acknowledged nothing for so long.")] = None,
-    attempts: Annotated[int | None, typer.Option(min=0, help="How often a message is tried; 0 = 16.")] = None,
+    notify: Annotated[bool | None, typer.Option(help="Whether they are notified of changes of members.")] = None,
+    slow_messages: Annotated[int | None, typer.Option(min=0, help="Lag above which a member may be slow.")] = None,
+    slow_grace_ms: Annotated[int | None, typer.Option(min=0, help="Silence after which such a member is slow.")] = None,
+    attempts: Annotated[int | None, typer.Option(min=0, help="Attempts before a message is parked; 0 = 16.")] = None,
     retry: Annotated[
-        str | None, typer.Option(help="When it is tried again: classic, exponential:1s:10m, or list:1s,5s,30s.")
+        str | None, typer.Option(help="Retry policy: classic, exponential:1s:10m, or list:1s,5s,30s.")
     ] = None,
-    in_flight: Annotated[int | None, typer.Option(min=0, help="How many messages of a topic may be leased.")] = None,
-    park_expired: Annotated[bool | None, typer.Option(help="Whether messages whose time is over are parked.")] = None,
-    lite_exclusive: Annotated[bool | None, typer.Option(help="Whether a lite topic is for one member.")] = None,
+    in_flight: Annotated[int | None, typer.Option(min=0, help="Largest number of leased messages of a topic.")] = None,
+    park_expired: Annotated[bool | None, typer.Option(help="Whether expired messages are parked.")] = None,
+    lite_exclusive: Annotated[bool | None, typer.Option(help="Whether a lite topic is for one member only.")] = None,
 ) -> Answer:
-    """Change a group, or create it; what is not given stays."""
+    """Change a group, or create it; options that are not given are unchanged."""
     changed = await mq.admin.groups.update(
         group,
         consume_enabled=consume,
@@ -84,7 +84,7 @@ async def mode(
     group: GroupName,
     topic: Annotated[
         str | None,
-        typer.Argument(help="The topic; without it all that the group consumes.", autocompletion=offered_topics),
+        typer.Argument(help="The topic; without it all topics of the group.", autocompletion=offered_topics),
     ] = None,
     to: Annotated[str | None, typer.Option("--set", help="offsets, pop, pop-in-order, or any.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Also while members have messages or queues.")] = False,
@@ -94,7 +94,7 @@ async def mode(
         modes = [one for one in await mq.admin.groups.modes(group) if topic in (None, one.topic)]
         return Answer(modes, Table({"TOPIC": "topic", "ENODE": "enode", "MODE": "mode"}, modes))
     if topic is None:
-        raise Invalid("name the topic whose mode shall change", field="topic")
+        raise Invalid("missing topic; expected the topic whose mode to change", field="topic")
     before = await mq.admin.groups.set_mode(group, topic, to, force=force)
     said = f"group {group} consumes {topic} by {to} now; before: {before}"
     return Answer({"before": before, "mode": to}, said)
@@ -103,9 +103,9 @@ async def mode(
 async def delete(
     mq: "Client",
     group: GroupName,
-    at_once: Annotated[bool, typer.Option("--at-once", help="Forget its offsets now; it cannot come back.")] = False,
+    at_once: Annotated[bool, typer.Option("--at-once", help="Delete its offsets now; it cannot be restored.")] = False,
 ) -> Answer:
-    """Delete a group; it can come back for a day (group_deletion_grace_ms), then its offsets go."""
+    """Delete a group. It can be restored for a day (group_deletion_grace_ms); then its offsets are deleted."""
     await mq.admin.delete_group(group, at_once=at_once)
     return Answer({"deleted": group}, f"deleted group {group}")
 
@@ -114,13 +114,13 @@ async def undelete(
     mq: "Client",
     group: Annotated[str, typer.Argument(help="The group's name.", autocompletion=offered_deleted_groups)],
 ) -> Answer:
-    """Take a deletion back, with settings and offsets."""
+    """Restore a deleted group with its settings and offsets."""
     back = await mq.admin.undelete_group(group)
-    return Answer(back, f"group {back.name} is back")
+    return Answer(back, f"group {back.name} is restored")
 
 
 async def deleted(mq: "Client") -> Answer:
-    """Show the deleted groups that can come back."""
+    """Show the deleted groups that can be restored."""
     groups = await mq.admin.list_deleted_groups()
     columns: Columns = {
         "GROUP": "group.name",
@@ -139,7 +139,7 @@ async def clone(
     """Copy a group's offsets in a topic to another group."""
     offsets = await mq.admin.groups.clone_offsets(group, to, topic)
     columns: Columns = {"ENODE": "queue.enode", "QUEUE": "queue.queue_id", "OFFSET": lambda item: _offset(item.offset)}
-    said = f"group {to} goes on in {len(offsets)} queues of {topic} where group {group} is"
+    said = f"group {to} has the offsets of group {group} in {len(offsets)} queues of {topic}"
     return Answer(offsets, [said, Table(columns, offsets)])
 
 
@@ -148,16 +148,16 @@ async def reset_offset(
     group: GroupName,
     topic: TopicName,
     to: Annotated[str, typer.Option(help="begin, end, an offset, or a time such as 2026-01-31T12:00:00Z.")],
-    force: Annotated[bool, typer.Option("--force", help="Also forward, over messages never consumed.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also forward, skipping messages.")] = False,
 ) -> Answer:
-    """Move a group's offsets in a topic; its members go on from there at once."""
+    """Move a group's offsets in a topic; its members continue from there immediately."""
     offsets = await mq.admin.groups.reset_offsets(group, topic, **_target(to), force=force)
     moved = sum(one.offset != one.before for one in offsets)
     ahead = sum(one.wanted >= 0 for one in offsets)
     if ahead and not moved:
         raise Conflict(
-            f"nothing was moved: {ahead} of {len(offsets)} queues would go forward, over messages that {group} never "
-            "consumed; --force does that",
+            f"nothing was moved, because {ahead} of {len(offsets)} queues would skip messages that {group} never "
+            "consumed; add --force to skip them",
             field="--force",
         )
     columns: Columns = {
@@ -168,7 +168,7 @@ async def reset_offset(
     }
     said = f"moved group {group} in {moved} of {len(offsets)} queues of {topic}"
     if ahead:
-        said += f"; {ahead} stayed, since they would go forward and that was not forced"
+        said += f"; {ahead} are unchanged, because they would skip messages (add --force to skip them)"
     return Answer(offsets, [said, Table(columns, offsets)])
 
 
@@ -177,16 +177,16 @@ async def lag(
     group: GroupName,
     topic: Annotated[
         str | None,
-        typer.Argument(help="The topic; without it all that its members want.", autocompletion=offered_topics),
+        typer.Argument(help="The topic; without it all that its members subscribe to.", autocompletion=offered_topics),
     ] = None,
 ) -> Answer:
-    """Show how far a group is behind."""
+    """Show the lag of a group."""
     if topic is not None:
         behind = await mq.admin.lag(group, topic)
         return Answer(_fields(group, topic, behind), _lag(group, topic, behind))
     topics = [it.topic for it in (await mq.admin.groups.describe(group)).progress]
     if not topics:
-        raise Invalid(f"{group} has no member that wants a topic now; name the topic", field="topic")
+        raise Invalid(f"{group} has no member with a topic now; expected a topic", field="topic")
     all_behind = {name: await mq.admin.lag(group, name) for name in topics}
     fields = [_fields(group, name, one) for name, one in all_behind.items()]
     return Answer(fields, [part for name, one in all_behind.items() for part in _lag(group, name, one)])
@@ -212,7 +212,7 @@ def _offset(offset: int) -> object:
 
 
 def _target(to: str) -> dict[str, Any]:
-    """Where `--to` points. Errors: Invalid."""
+    """The target of `--to`. Errors: Invalid."""
     if to == "begin":
         return {"offset": 0}
     if to == "end":
@@ -234,7 +234,7 @@ async def explain(
     topic: TopicName,
     message: Annotated[str, typer.Argument(help="A message's id; without it the topic as a whole.")] = "",
 ) -> Answer:
-    """Say why a group does not consume a topic, or one message of it."""
+    """Explain why a group does not consume a topic, or one message of it."""
     found = await mq.admin.operations.explain(group, topic, message)
     lines = [f"{one.name}: {one.seen}" + (f"\n  → {one.cure}" if one.cure else "") for one in found.reasons]
     return Answer(
@@ -247,17 +247,17 @@ async def delivery(
     group: GroupName,
     topic: TopicName,
     from_offset: Annotated[
-        int | None, typer.Option("--from", min=0, help="From this offset on; without it what is not done.")
+        int | None, typer.Option("--from", min=0, help="From this offset; without it only unfinished messages.")
     ] = None,
     to_offset: Annotated[int, typer.Option("--to", min=0, help="Up to this offset, exclusive; 0 = the end.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many of each queue.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Largest number for each queue.")] = 100,
 ) -> Answer:
-    """Show what became of each message of a topic for a group."""
+    """Show the state of each message of a topic for a group."""
     found = await mq.admin.operations.deliveries(
         group, topic, from_offset=from_offset, to_offset=to_offset, limit=limit
     )
     away = [f"enode {name} does not answer: its queues are missing here" for name in found.enodes_away]
-    more = ["there are more: narrow them down with --from, --to or --limit"] if found.more else []
+    more = ["there are more; select them with --from, --to or --limit"] if found.more else []
     return Answer(found, (Table(_DELIVERY_COLUMNS, found.messages), *away, *more))
 
 

@@ -1,4 +1,4 @@
-"""`ortoo enode`: the members of enodes, and who of them leads."""
+"""`ortoo enode`: the replicas of enodes, and their leaders."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,17 +11,17 @@ from ortoo.cli.terminal.output import Answer, Columns, Table
 if TYPE_CHECKING:
     from ortoo.client import Client, EnodeMembers
 
-Number = Annotated[int, typer.Argument(help="The member's number, as `enode members` prints it.")]
-Disk = Annotated[str, typer.Option(help="The member's disk, where two disks have one number.")]
+Number = Annotated[int, typer.Argument(help="The replica's number, as `enode members` prints it.")]
+Disk = Annotated[str, typer.Option(help="The replica's disk, if two disks have the same number.")]
 
 
 async def show(
     mq: "Client",
     enode: Annotated[
-        str, typer.Argument(help="One enode; without it all that have members.", autocompletion=offered_enodes)
+        str, typer.Argument(help="One enode; without it all that have several replicas.", autocompletion=offered_enodes)
     ] = "",
 ) -> Answer:
-    """Show who leads, who is there, and who is how far behind."""
+    """Show the leader, the state and the lag of each replica."""
     found = await mq.admin.members.list(enode)
     rows = [(one, member) for one in found for member in one.members]
     columns: Columns = {
@@ -37,7 +37,7 @@ async def show(
         "DISK": lambda it: it[1].disk,
     }
     if not found:
-        return Answer(found, "no enode has more than one member, or none reports")
+        return Answer(found, "no enode has more than one replica, or none reports")
     return Answer(found, (Table(columns, rows), *(_leaderless(one) for one in found if one.leader is None)))
 
 
@@ -46,39 +46,54 @@ def _ago(time_ms: int | None) -> str:
 
 
 def _leaderless(found: "EnodeMembers") -> str:
-    proposed = f"; member {found.proposed} is proposed in epoch {found.proposed_epoch}" if found.proposed else ""
-    return f"nobody leads {found.enode}{proposed}; {found.majority} of its members have to agree"
+    proposed = f", replica {found.proposed} is proposed in epoch {found.proposed_epoch}" if found.proposed else ""
+    return f"{found.enode} has no leader{proposed}; the quorum is {found.majority}"
 
 
 async def hand_over(
     mq: "Client",
     enode: EnodeName,
-    to: Annotated[int | None, typer.Option(help="Which member; without it the one that has the most.")] = None,
+    to: Annotated[int | None, typer.Option(help="The new leader; without it the replica with the longest log.")] = None,
 ) -> Answer:
-    """Let another member lead. Nothing that is acknowledged is lost, and clients see a short pause."""
+    """Transfer leadership to another replica. Acknowledged messages are kept, and clients see a short pause."""
     successor = await mq.admin.members.hand_over(enode, to)
-    return Answer({"enode": enode, "successor": successor}, f"handed {enode} over to member {successor}")
+    return Answer({"enode": enode, "successor": successor}, f"transferred leadership of {enode} to replica {successor}")
 
 
 async def elect(mq: "Client", enode: EnodeName, member: Number, disk: Disk = "") -> Answer:
-    """Have a member lead when nobody does and nobody takes over by itself, as of two members."""
+    """Propose a replica as leader if there is none and none is elected automatically, as with two replicas."""
     epoch = await mq.admin.members.elect(enode, member, disk)
     return Answer(
         {"enode": enode, "member": member, "epoch": epoch},
-        f"proposed member {member} of {enode} in epoch {epoch}; `ortoo enode members {enode}` shows when it leads",
+        f"proposed replica {member} of {enode} in epoch {epoch}; `ortoo enode members {enode}` shows if it leads",
     )
 
 
 async def add(mq: "Client", enode: EnodeName, member: Number, disk: Disk = "") -> Answer:
-    """Add an empty disk that waits: it gets the log, and votes when it has it."""
+    """Add an empty disk that waits: it receives the log, and then gets a vote."""
     await mq.admin.members.add(enode, member, disk)
     return Answer(
         {"enode": enode, "added": member},
-        f"added member {member} to {enode}; it learns first (`ortoo enode members {enode}`)",
+        f"added replica {member} to {enode}; it receives the log first (`ortoo enode members {enode}`)",
     )
 
 
 async def remove(mq: "Client", enode: EnodeName, member: Number, disk: Disk = "") -> Answer:
-    """Remove a member, such as one whose disk is lost. To replace one, add the other first."""
+    """Remove a replica, such as one with a lost disk. To replace one, add the new one first."""
     await mq.admin.members.remove(enode, member, disk)
-    return Answer({"enode": enode, "removed": member}, f"removed member {member} from {enode}")
+    return Answer({"enode": enode, "removed": member}, f"removed replica {member} from {enode}")
+
+
+async def accept_store(
+    mq: "Client",
+    enode: EnodeName,
+    store: Annotated[str, typer.Argument(help="The id of the new store, as in the error and in `ortoo doctor`.")],
+) -> Answer:
+    """Accept another store of an enode. Messages that only the former store holds are lost."""
+    former = await mq.admin.members.accept_store(enode, store)
+    if former == store:
+        return Answer({"enode": enode, "store": store, "former_store": former}, f"{enode} keeps its store {store}")
+    return Answer(
+        {"enode": enode, "store": store, "former_store": former},
+        f"accepted store {store} of {enode}; after it has registered, its former store {former} is rejected",
+    )

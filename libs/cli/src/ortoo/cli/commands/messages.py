@@ -27,15 +27,15 @@ PROBE_TAG = "ortoo-probe"
 
 
 class Probed(NamedTuple):
-    """One message's way."""
+    """The times of one message."""
 
     enode: str
     queue_id: int
     offset: int
     stored_ms: float
-    """From the send to its acknowledgement."""
+    """From the send to its receipt."""
     read_ms: float
-    """From then until it was read where it lies."""
+    """From the receipt until it was read."""
 
 
 async def send(
@@ -44,20 +44,20 @@ async def send(
     body: Annotated[
         str | None, typer.Argument(help="The body; without it or with -, each line of standard input.")
     ] = None,
-    tag: Annotated[str | None, typer.Option(help="For filters.")] = None,
-    key: Annotated[list[str] | None, typer.Option(help="For search; may be given several times.")] = None,
+    tag: Annotated[str | None, typer.Option(help="The tag, for filters.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="A key, for searches; may be given several times.")] = None,
     prop: Annotated[list[str] | None, typer.Option("--property", help="NAME=VALUE; several times.")] = None,
     group: Annotated[str | None, typer.Option(help="The message group, whose messages keep their order.")] = None,
-    delay: Annotated[str | None, typer.Option(help="Deliver so much later: 500ms, 90s, 15m, 2h, 30d.")] = None,
-    expire: Annotated[str | None, typer.Option(help="No group gets it later than this after it could be had.")] = None,
+    delay: Annotated[str | None, typer.Option(help="Delay of the delivery, such as 500ms, 90s, 15m, 2h, 30d.")] = None,
+    expire: Annotated[str | None, typer.Option(help="Time after which it is no longer delivered.")] = None,
     dedup_id: Annotated[str | None, typer.Option(help="Of messages with the same id only the first is stored.")] = None,
-    priority: Annotated[int | None, typer.Option(min=0, help="Larger is more urgent, in a topic for that.")] = None,
+    priority: Annotated[int | None, typer.Option(min=0, help="Larger is more urgent; for type priority.")] = None,
 ) -> AsyncIterator[Answer]:
     """Send a message, or every line of standard input."""
     from ortoo.client import Message
 
     if dedup_id is not None and body in (None, "-"):
-        raise Invalid("one id is of one message; give the body", field="--dedup-id")
+        raise Invalid("a dedup id is for one message; give its body", field="--dedup-id")
     properties = _properties(prop or [])
     clock = SystemClock()
     delay_ms = milliseconds_of(delay) if delay is not None else None
@@ -93,7 +93,7 @@ async def send(
 
 
 async def lines_of(read: Callable[[int], bytes]) -> AsyncIterator[list[bytes]]:
-    """The lines of an input as they come, without their ends; `read` waits for some bytes, none = the end."""
+    """The lines of an input as they arrive, without line ends; `read` waits for bytes and returns none at the end."""
     begun = b""
     while chunk := await asyncio.to_thread(read, INPUT_BYTES):
         *lines, begun = (begun + chunk).split(b"\n")
@@ -105,12 +105,12 @@ async def tail(
     mq: "Client",
     topic: TopicName,
     from_first: Annotated[bool, typer.Option("--from-first", help="Begin with the oldest message.")] = False,
-    count: Annotated[int | None, typer.Option("-n", min=1, help="Stop after so many messages.")] = None,
-    follow: Annotated[bool, typer.Option(help="Go on with what comes.")] = True,
+    count: Annotated[int | None, typer.Option("-n", min=1, help="Stop after this number of messages.")] = None,
+    follow: Annotated[bool, typer.Option(help="Continue with new messages.")] = True,
     tags: Annotated[str, typer.Option(help="Only messages with one of these tags, such as 'a || b'.")] = "*",
-    sql: Annotated[str | None, typer.Option(help='Only messages for which this holds: "amount > 100".')] = None,
+    sql: Annotated[str | None, typer.Option(help='Only messages that match, such as "amount > 100".')] = None,
 ) -> AsyncIterator[Answer]:
-    """Show the last 10 messages, then those that come. Ctrl-C ends it."""
+    """Show the last 10 messages, then new ones until Ctrl-C."""
     wanted = _wanted(tags, sql)
     task = asyncio.current_task()
     assert task is not None
@@ -136,7 +136,7 @@ async def tail(
             printed += 1
             if printed == count:
                 return
-    except asyncio.CancelledError:  # Ctrl-C is how a tail ends
+    except asyncio.CancelledError:  # the normal end, by Ctrl-C
         if unread.is_set():
             task.uncancel()
             raise BrokenPipeError from None
@@ -146,9 +146,9 @@ async def probe(
     mq: "Client",
     topic: TopicName,
     count: Annotated[int, typer.Option("-n", min=1, max=1000, help="How many messages, one after another.")] = 4,
-    tag: Annotated[str, typer.Option(help="Their tag, so that groups can leave them out.")] = PROBE_TAG,
+    tag: Annotated[str, typer.Option(help="Their tag, so that groups can filter them out.")] = PROBE_TAG,
 ) -> Answer:
-    """Send real messages to a topic, read each back, and show how long both took. Groups of the topic get them too."""
+    """Send messages to a topic, read each one, and show how long both took. Groups of the topic receive them too."""
     from ortoo.client import Message
 
     clock = SystemClock()
@@ -160,7 +160,7 @@ async def probe(
             stored_s = clock.monotonic_s()
             found = mq.fetch(receipt.queue, receipt.offset, receipt.offset + 1)
             if b"probe %d" % number not in [one.body async for batch in found for one in batch]:
-                raise DataLoss(f"{receipt.queue} does not show at offset {receipt.offset} what was stored there")
+                raise DataLoss(f"{receipt.queue} has another message at offset {receipt.offset} than was stored there")
             read_s = clock.monotonic_s()
             place = (receipt.queue.enode, receipt.queue.queue_id, receipt.offset)
             probed.append(Probed(*place, round((stored_s - begun_s) * 1000, 1), round((read_s - stored_s) * 1000, 1)))
@@ -183,7 +183,7 @@ async def get(
     found = await mq.admin.find_messages(topic, message_id=message_id, limit=1)
     _say_who_is_away(found)
     if not found.messages:
-        raise NotFound(f"topic {topic!r} has no message {message_id!r}, or not any more", field="message_id")
+        raise NotFound(f"topic {topic!r} has no message {message_id!r}, or it was deleted", field="message_id")
     return _shown(found.messages[0])
 
 
@@ -211,7 +211,7 @@ async def find(
     key: Annotated[str, typer.Option(help="One of the keys the messages were sent with.")],
     begin_ms: Annotated[int, typer.Option(min=0, help="Stored at or after; milliseconds since 1970.")] = 0,
     end_ms: Annotated[int, typer.Option(min=0, help="Stored before; 0 = until now.")] = 0,
-    count: Annotated[int, typer.Option("-n", min=1, max=1000, help="At most so many.")] = 32,
+    count: Annotated[int, typer.Option("-n", min=1, max=1000, help="Largest number to show.")] = 32,
 ) -> Answer:
     """Show the messages with a key, the newest first."""
     found = await mq.admin.find_messages(topic, key=key, begin_ms=begin_ms, end_ms=end_ms, limit=count)
@@ -232,13 +232,13 @@ def _shown(found: "StoredMessage") -> Answer:
 
 
 def _wanted(tags: str, sql: str | None) -> "Filter":
-    """The filter that options ask for. Errors: Invalid when both are given."""
+    """The filter of the options. Errors: Invalid when both are given."""
     from ortoo.client import Sql
 
     if sql is None:
         return tags
     if tags != "*":
-        raise Invalid("give --tags or --sql; in SQL the tag is TAGS", field="sql")
+        raise Invalid("expected only one of --tags and --sql; in SQL the tag is TAGS", field="sql")
     return Sql(sql)
 
 
@@ -255,11 +255,11 @@ def _properties(pairs: Sequence[str]) -> dict[str, str]:
 def _stored(receipt: "Receipt") -> Answer:
     queue = receipt.queue
     if receipt.recall_handle:
-        return Answer(receipt, f"delayed {receipt.message_id}; to cancel: ortoo delay cancel {receipt.recall_handle}")
+        return Answer(receipt, f"delayed {receipt.message_id}; to cancel, ortoo delay cancel {receipt.recall_handle}")
     place = f"queue {queue.queue_id} of {queue.enode} at offset {receipt.offset}"
     return Answer(receipt, f"stored {receipt.message_id} in {place}")
 
 
 def _say_who_is_away(found: "FoundMessages") -> None:
     if found.enodes_away:
-        print(f"not asked, because they are away: {', '.join(found.enodes_away)}", file=sys.stderr)
+        print(f"enodes that could not be searched: {', '.join(found.enodes_away)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`ortoo cluster` and `ortoo clients`: who is there; `ortoo settings`: by what settings they run."""
+"""`ortoo cluster`, `ortoo clients` and `ortoo settings`: processes, connected clients and settings."""
 
 from collections.abc import Sequence
 from operator import itemgetter
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ortoo.client import Client, ProcessSettings
 
 RoleName = Annotated[str, typer.Argument(help="namesrv, enode or snode.", autocompletion=lambda: list(ROLES))]
-Process = Annotated[str, typer.Option(help="One process alone, by its name or address.")]
+Process = Annotated[str, typer.Option(help="Only this process, by its name or address.")]
 ROLES = ("namesrv", "enode", "snode")
 
 
@@ -31,12 +31,12 @@ async def clients(
     mq: "Client",
     client_id: Annotated[str | None, typer.Argument(help="One client, with its queues.")] = None,
     group: Annotated[str, typer.Option(help="Only members of this group.", autocompletion=offered_groups)] = "",
-    stack: Annotated[bool, typer.Option("--stack", help="Show what the client is doing.")] = False,
+    stack: Annotated[bool, typer.Option("--stack", help="Show the stacks of the client.")] = False,
 ) -> Answer:
     """Show the clients that are connected, or one of them."""
     if client_id is None:
         if stack:
-            raise typer.BadParameter("name the client whose stack you want", param_hint="CLIENT_ID")
+            raise typer.BadParameter("expected the client whose stacks to show", param_hint="CLIENT_ID")
         all_clients = await mq.admin.groups.clients(group)
         return Answer(all_clients, Table(_CLIENT_COLUMNS, all_clients))
     if stack:
@@ -61,7 +61,7 @@ async def get_settings(
     names: Annotated[list[str] | None, typer.Argument(help="Some settings; without them all.")] = None,
     process: Process = "",
 ) -> Answer:
-    """Show the settings that running processes have, and where each comes from."""
+    """Show the settings that running processes have, and the origin of each."""
     found = await mq.admin.operations.settings(role, process)
     known = {one.name for each in found for one in each.settings}
     if known and (unknown := [name for name in names or () if name not in known]):
@@ -82,11 +82,11 @@ async def set_settings(
     mq: "Client",
     role: RoleName,
     changes: Annotated[list[str] | None, typer.Argument(help="NAME=VALUE, values as in the environment.")] = None,
-    reset: Annotated[list[str] | None, typer.Option(help="Go back to what file and environment say.")] = None,
+    reset: Annotated[list[str] | None, typer.Option(help="Settings to restore from file and environment.")] = None,
     process: Process = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
 ) -> Answer:
-    """Change settings of running processes, all that are asked or none. It lasts until their next start."""
+    """Change settings of running processes until their next start, in all selected processes or none."""
     values: dict[str, str] = {}
     for one in changes or ():
         name, is_set, value = one.partition("=")
@@ -94,18 +94,18 @@ async def set_settings(
             raise typer.BadParameter(f"{one!r}; expected NAME=VALUE", param_hint="CHANGES")
         values[name] = value
     if not values and not reset:
-        raise typer.BadParameter("give NAME=VALUE, or --reset NAME", param_hint="CHANGES")
+        raise typer.BadParameter("expected NAME=VALUE or --reset NAME", param_hint="CHANGES")
     found = await mq.admin.operations.change_settings(
         role, values, reset=reset or (), process=process, check_only=dry_run
     )
     rows = [(each, one) for each in found for one in each.changes]
-    done = "would change" if dry_run else "changed; the next start takes what file and environment say"
+    done = "would change" if dry_run else "changed until the next start, which uses file and environment"
     said = (Table(_CHANGE_COLUMNS, rows), done) if rows else ("nothing to change",)
     return Answer(found, (*said, *_unheard(found)))
 
 
 async def settings_history(mq: "Client", role: RoleName, process: Process = "") -> Answer:
-    """Show what was changed in running processes since their start, and by whom."""
+    """Show the changes of settings in running processes since their start, and the users who made them."""
     found = await mq.admin.operations.setting_changes(role, process)
     rows = [(each, one) for each in found for one in each.changes]
     return Answer(found, (Table({"AT": lambda it: _time(it[1].at_ms), **_CHANGE_COLUMNS}, rows), *_unheard(found)))

@@ -1,4 +1,4 @@
-"""Profiles: where clusters are and who one is there, kept for this command and for programs with the client."""
+"""Profiles: addresses and credentials of clusters, for this command and for programs with the client."""
 
 import json
 from typing import Annotated
@@ -13,7 +13,7 @@ ProfileName = Annotated[str, typer.Argument(help="The profile's name.", autocomp
 
 
 def show_all(as_json: AsJson = False) -> None:
-    """List the profiles; the secrets stay where they are."""
+    """List the profiles without their secrets."""
     from ortoo.client.core.credentials import current_profile, profiles_folder, read_profile
 
     current = current_profile()
@@ -33,25 +33,25 @@ def show_all(as_json: AsJson = False) -> None:
 
 
 def use(name: ProfileName, as_json: AsJson = False) -> None:
-    """Let a profile count wherever no address is given."""
+    """Use a profile wherever no address is given."""
     from ortoo.client.core.credentials import profiles_folder, read_profile
 
     read_profile(name)
     (profiles_folder() / "current").write_text(name + "\n")
-    said = f"{name} counts where no address is given and ORTOO_ADDRESS is not set"
+    said = f"{name} is used where no address is given and ORTOO_ADDRESS is not set"
     show(Answer({"current": name}, said), as_json=as_json)
 
 
 def save(
     name: ProfileName,
     address: Annotated[str, typer.Option(help="host:port of a snode; several with commas.")],
-    access_key: Annotated[str, typer.Option(help="Who calls; the secret is asked for.")] = "",
-    tls_ca_file: Annotated[str, typer.Option(help="The roots of servers' certificates, PEM, or `system`.")] = "",
-    tls_certificate_file: Annotated[str, typer.Option(help="What the client shows, PEM.")] = "",
-    tls_key_file: Annotated[str, typer.Option(help="The private key of that, PEM.")] = "",
+    access_key: Annotated[str, typer.Option(help="The access key; the command prompts for its secret.")] = "",
+    tls_ca_file: Annotated[str, typer.Option(help="Roots of the server certificates, PEM, or `system`.")] = "",
+    tls_certificate_file: Annotated[str, typer.Option(help="The client's certificate, PEM.")] = "",
+    tls_key_file: Annotated[str, typer.Option(help="The private key of the certificate, PEM.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Keep a profile, in the place of one of this name; only its owner can read the file."""
+    """Save a profile, replacing one with the same name; only the user can read the file."""
     from ortoo.client.core.credentials import profile_file
 
     file = profile_file(name)
@@ -67,9 +67,9 @@ def save(
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch(mode=0o600)
     file.chmod(0o600)
-    # A text of TOML is one of JSON, but for characters beyond U+FFFF as two escapes: those are written as they are.
+    # TOML strings are JSON strings, except characters beyond U+FFFF as two escapes; those are written unescaped.
     file.write_text(
         "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in said.items() if value)
     )
-    told = f"kept {file}; `ortoo profile use {name}` lets it count"
+    told = f"saved {file}; `ortoo profile use {name}` makes it the current one"
     show(Answer({"name": name, "file": str(file)}, told), as_json=as_json)

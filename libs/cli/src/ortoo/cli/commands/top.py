@@ -1,4 +1,4 @@
-"""`ortoo top`: what flows now, looked at again and again."""
+"""`ortoo top`: current rates of topics, refreshed periodically."""
 
 import asyncio
 import sys
@@ -20,18 +20,18 @@ ROWS_MAX = 30
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One topic at one look."""
+    """One topic in one sample."""
 
     topic: str
     messages: int
-    """Messages that are stored."""
+    """Number of stored messages."""
     in_per_s: float
-    """Messages stored a second since the look before."""
+    """Messages stored per second since the previous sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen at one moment."""
+    """One sample of the cluster."""
 
     at_ms: int
     topics: Sequence[TopicRow]
@@ -41,8 +41,8 @@ class Look:
 
 async def top(
     mq: "Client",
-    interval_s: Annotated[float, typer.Option("--interval", min=0.2, help="Seconds between two looks.")] = 1.0,
-    count: Annotated[int, typer.Option("-n", min=0, help="Stop after so many looks; 0 = never.")] = 0,
+    interval_s: Annotated[float, typer.Option("--interval", min=0.2, help="Seconds between two samples.")] = 1.0,
+    count: Annotated[int, typer.Option("-n", min=0, help="Stop after this number of samples; 0 = never.")] = 0,
 ) -> AsyncIterator[Answer]:
     """Show topics, groups and processes as they change. Ctrl-C ends it."""
     clock = SystemClock()
@@ -76,7 +76,7 @@ async def _look(admin: "Admin", before: Mapping[str, int], before_ms: int, at_ms
 
 
 def _headline(look: Look) -> str:
-    """One line; on a terminal it begins with what takes the look before away."""
+    """One line; on a terminal it starts with the codes that clear the screen."""
     away = [item.name for item in (*look.cluster.enodes, *look.cluster.snodes) if not item.alive]
     trouble = f", AWAY: {', '.join(away)}" if away else ""
     enodes, snodes = len(look.cluster.enodes), len(look.cluster.snodes)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SORTED_ORDER = "sorted"
 LiteTtl = Annotated[
     str,
-    typer.Option(help="Of type lite: lite topics without a message for so long end, such as 30m or 2d; 0s = never."),
+    typer.Option(help="Time without a message after which lite topics are deleted, such as 30m or 2d; 0s = never."),
 ]
 
 
@@ -29,7 +29,7 @@ async def create(
     message_type: Annotated[
         str,
         typer.Option(
-            "--type", help="What RocketMQ's clients may send: any, normal, fifo, delay, transaction, priority, lite."
+            "--type", help="Messages of RocketMQ clients: any, normal, fifo, delay, transaction, priority, lite."
         ),
     ] = "any",
     lite_ttl: LiteTtl = "",
@@ -47,7 +47,7 @@ async def show_all(mq: "Client") -> Answer:
 
 
 async def describe(mq: "Client", name: TopicName) -> Answer:
-    """Show a topic and what its queues hold."""
+    """Show a topic and the offset ranges of its queues."""
     found = await mq.admin.describe_topic(name)
     stored = sum(item.end_offset - item.begin_offset for item in found.queues)
     columns: Columns = {"ENODE": "queue.enode", "QUEUE": "queue.queue_id", "BEGIN": "begin_offset", "END": "end_offset"}
@@ -58,18 +58,18 @@ async def describe(mq: "Client", name: TopicName) -> Answer:
 async def update(
     mq: "Client",
     name: TopicName,
-    queues: Annotated[int, typer.Option(min=0, help="Queues to read and write on each enode; never fewer.")] = 0,
-    write_queues: Annotated[int, typer.Option(min=0, help="Queues to write; fewer let the others run dry.")] = 0,
+    queues: Annotated[int, typer.Option(min=0, help="Queues to read and write on each enode; cannot be reduced.")] = 0,
+    write_queues: Annotated[int, typer.Option(min=0, help="Queues to write; others are only read.")] = 0,
     permission: Annotated[str, typer.Option(help="read_write, read_only, write_only or none.")] = "",
     enode: Annotated[
         list[str] | None, typer.Option(help="An enode to add; several times.", autocompletion=offered_enodes)
     ] = None,
     publish_order: Annotated[
-        str, typer.Option(help="Queues that producers get, in this order: ENODE:QUEUES;ENODE:QUEUES, or sorted.")
+        str, typer.Option(help="Queues that producers use, in this order: ENODE:QUEUES;ENODE:QUEUES, or sorted.")
     ] = "",
     lite_ttl: LiteTtl = "",
 ) -> Answer:
-    """Change a topic; what is not given stays."""
+    """Change a topic; options that are not given are unchanged."""
     topic = await mq.admin.update_topic(
         name,
         read_queue_count=queues,
@@ -85,9 +85,9 @@ async def update(
 async def delete(
     mq: "Client",
     name: TopicName,
-    at_once: Annotated[bool, typer.Option("--at-once", help="Its messages go now: it cannot come back.")] = False,
+    at_once: Annotated[bool, typer.Option("--at-once", help="Delete its messages now; it cannot be restored.")] = False,
 ) -> Answer:
-    """Delete a topic; it can come back for a day (topic_deletion_grace_ms), then its messages go."""
+    """Delete a topic. It can be restored for a day (topic_deletion_grace_ms); then its messages are deleted."""
     await mq.admin.delete_topic(name, at_once=at_once)
     return Answer({"deleted": name}, f"deleted topic {name}")
 
@@ -97,13 +97,13 @@ async def undelete(
     name: Annotated[str, typer.Argument(help="The topic's name.", autocompletion=offered_deleted_topics)],
     topic_id: Annotated[str, typer.Option("--id", help="Its id, where several topics of this name were deleted.")] = "",
 ) -> Answer:
-    """Take a deletion back, with all messages and offsets."""
+    """Restore a deleted topic with all messages and offsets."""
     topic = await mq.admin.undelete_topic(name, topic_id=_id(topic_id))
-    return Answer(topic, f"topic {topic.name} is back with {_queue_count(topic)} queues")
+    return Answer(topic, f"topic {topic.name} is restored with {_queue_count(topic)} queues")
 
 
 async def deleted(mq: "Client") -> Answer:
-    """Show the deleted topics that can come back."""
+    """Show the deleted topics that can be restored."""
     topics = await mq.admin.list_deleted_topics()
     columns: Columns = {
         "TOPIC": "topic.name",
@@ -115,7 +115,7 @@ async def deleted(mq: "Client") -> Answer:
 
 
 async def offered(mq: "Client") -> Answer:
-    """Show topics that enodes hold and the name server's directory does not know."""
+    """Show topics that enodes hold and that the name server's directory does not list."""
     topics = await mq.admin.list_offered_topics()
     return Answer(topics, _offers(topics))
 
@@ -125,11 +125,11 @@ async def adopt(
     names: Annotated[
         list[str] | None, typer.Argument(help="The topics' names.", autocompletion=offered_adoptions)
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every one that can be adopted.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All that can be adopted.")] = False,
 ) -> Answer:
-    """Take topics that enodes offer into the name server's directory, with all messages and offsets."""
+    """Add topics that enodes hold to the name server's directory, with all messages and offsets."""
     if bool(names) == everything:
-        raise Invalid("name the topics to adopt, or give --all", field="names")
+        raise Invalid("expected the topics to adopt, or --all", field="names")
     done = await mq.admin.adopt_topics(*names or ())
     line = f"adopted {len(done.topics)} topics{': ' if done.topics else ''}{', '.join(one.name for one in done.topics)}"
     return Answer(done, (line, _offers(done.refused)) if done.refused else line)
@@ -155,7 +155,7 @@ def _id(text: str) -> int:
 
 
 def _publish_order(text: str) -> list[tuple[str, int]] | None:
-    """What `enode-1:4;enode-0:2` says; None for nothing. Errors: Invalid."""
+    """Parse a publish order such as `enode-1:4;enode-0:2`; None for an empty text. Errors: Invalid."""
     if not text:
         return None
     pairs = [place.rpartition(":") for place in text.split(";")] if text != SORTED_ORDER else []

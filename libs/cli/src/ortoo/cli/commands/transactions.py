@@ -1,4 +1,4 @@
-"""`ortoo tx`: transactions that nobody has ended."""
+"""`ortoo tx`: transactions without a verdict."""
 
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated
@@ -19,10 +19,10 @@ async def show_all(
     mq: "Client",
     topic: Annotated[str, typer.Option(help="Only of this topic.", autocompletion=offered_topics)] = "",
     group: Annotated[str, typer.Option(help="Only of this producer group.")] = "",
-    parked: Annotated[bool, typer.Option("--parked", help="Only those about which nobody is asked any more.")] = False,
+    parked: Annotated[bool, typer.Option("--parked", help="Only parked ones, whose checks have ended.")] = False,
     limit: Limit = 100,
 ) -> Answer:
-    """Show open transactions, the oldest first."""
+    """Show open transactions, oldest first."""
     found = await mq.admin.list_transactions(topic=topic, producer_group=group, parked_only=parked, limit=limit)
     columns: Columns = {
         "BEGUN": lambda it: text_of_time(it.begun_at_ms),
@@ -37,7 +37,7 @@ async def show_all(
 
 
 async def commit(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterator[Answer]:
-    """Have the messages of transactions delivered."""
+    """Commit transactions, so that their messages are delivered."""
     from ortoo.client import Verdict
 
     for transaction_id in transaction_ids:
@@ -46,7 +46,7 @@ async def commit(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterator
 
 
 async def rollback(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterator[Answer]:
-    """Have the messages of transactions forgotten."""
+    """Roll transactions back, so that their messages are never delivered."""
     from ortoo.client import Verdict
 
     for transaction_id in transaction_ids:
@@ -55,7 +55,7 @@ async def rollback(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterat
 
 
 async def resume(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterator[Answer]:
-    """Ask the producers about parked transactions again."""
+    """Resume the checks of parked transactions."""
     for transaction_id in transaction_ids:
         await mq.admin.resume_transaction(transaction_id)
         yield _said(transaction_id, "resumed")

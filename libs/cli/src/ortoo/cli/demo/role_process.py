@@ -1,4 +1,4 @@
-"""One role of the cluster as a process of its own: started, killed without warning, started again."""
+"""One role of the cluster as a separate process: start, kill, restart."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ READY_TIMEOUT_S = 30.0
 
 
 class RoleProcess:
-    """A service process. It keeps its port and its data over restarts, as a pod with a stable identity does."""
+    """A service process. It keeps its port and its data over restarts, like a pod with a stable identity."""
 
     def __init__(self, role: str, environ: Mapping[str, str], log: Path, module: str = "") -> None:
         """Prepare `python -m ortoo.ROLE`, or another `module`, with settings from `environ`; `log` is a file."""
@@ -48,29 +48,29 @@ class RoleProcess:
             await self.kill()
             said = self._log.read_text(errors="replace").splitlines()[-5:]
             raise Unavailable(
-                f"the {self.role} did not become ready; its log {self._log} ends with: " + " | ".join(said)
+                f"the {self.role} did not become ready; the last lines of its log {self._log} are " + " | ".join(said)
             )
         self.address = words[2]
 
     @property
     def process_id(self) -> int:
-        """The running process."""
+        """The process id of the running process."""
         assert self._process is not None
         return self._process.pid
 
     async def ended(self) -> int:
-        """Wait until it has ended by itself; its exit code."""
+        """Wait until it has ended on its own; returns its exit code."""
         assert self._process is not None
         return await self._process.wait()
 
     async def kill(self) -> None:
-        """End it at once, as a power cut would (SIGKILL)."""
+        """End it immediately, as a power cut would (SIGKILL)."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
 
     async def stop(self) -> None:
-        """Ask it to drain and end (SIGTERM), and wait."""
+        """Shut it down gracefully (SIGTERM), and wait."""
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
             try:
@@ -81,7 +81,7 @@ class RoleProcess:
 
 
 def free_addresses(count: int) -> list[str]:
-    """So many addresses on this machine that nobody has: for processes that are told of them before they start."""
+    """`count` free addresses of this machine, for processes that need their addresses before they start."""
     with contextlib.ExitStack() as opened:
         sockets = [opened.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

@@ -1,4 +1,4 @@
-"""What was sent and what arrived, compared by content: pure counting."""
+"""Sent and received messages, compared by content; without I/O."""
 
 import asyncio
 from collections import Counter
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 Place = tuple[str, str, int, int]
-"""Topic, enode, queue id, offset: where one message is stored."""
+"""Topic, enode, queue id and offset of a stored message."""
 
 
 def content_hash(body: bytes, tag: str | None, keys: tuple[str, ...]) -> bytes:
-    """16 bytes that stand for everything the producer said."""
+    """A 16-byte hash of everything that the producer set."""
     return blake2b(b"\0".join((body, (tag or "").encode(), *(k.encode() for k in keys))), digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One group's delivery compared with what it should have got."""
+    """One group's deliveries compared with the expected ones."""
 
     group: str
     expected: int
@@ -27,15 +27,15 @@ class Verdict:
 
     @property
     def right(self) -> bool:
-        """Whether the group got the set it should have got."""
+        """Whether the group received exactly the expected messages."""
         return self.lost == 0 and self.foreign == 0 and self.delivered == self.expected
 
 
 class GroupTally:
-    """Collects what one group received. A message delivered again is a duplicate, known by where it is stored."""
+    """The messages that one group received. Duplicates are detected by the stored position."""
 
     def __init__(self, group: str) -> None:
-        """Start with nothing received."""
+        """Start empty."""
         self.group = group
         self.duplicates = 0
         self.changed = asyncio.Event()
@@ -45,7 +45,7 @@ class GroupTally:
 
     @property
     def delivered(self) -> int:
-        """How many different stored messages have arrived."""
+        """Number of distinct stored messages that have arrived."""
         return len(self._places)
 
     def received(self, place: Place, content: bytes) -> None:

@@ -1,1 +1,1 @@
-"""`ortoo dev`: a folder and an address in, a whole cluster in this process out. The command `dev` alone imports it."""
+"""`ortoo dev`: runs a whole cluster in this process. Only the command `dev` imports it."""

@@ -1,4 +1,4 @@
-"""The three roles in one process: name server and enode on ports of their own, the snode where clients expect it."""
+"""The three roles in one process: name server and enode on free ports, the snode on the usual one."""
 
 import asyncio
 import contextlib
@@ -33,15 +33,15 @@ ANY_PORT = "127.0.0.1:0"
 STOP_GRACE_S = 1.0
 SEGMENT_BYTES = 64 << 20
 ENODE_TIMEOUT_S = 60.0
-"""How long an enode may take to open its store, to be elected and to register; a large store takes a while."""
+"""Longest time for an enode to open its store, to be elected and to register; a large store is slow."""
 ENODE_LOOK_S = 0.02
 RESTART_AFTER_S = 5.0
-"""How soon a member that ended starts again: long enough to see another one lead."""
+"""Delay before a replica that ended starts again, long enough to see another one lead."""
 _output = LineWriter(STANDARD_OUTPUT)
 
 
 def run(data_dir: Path, listen_address: str, members: int) -> None:
-    """Run a cluster until SIGINT or SIGTERM; a second signal ends the process at once."""
+    """Run a cluster until SIGINT or SIGTERM; a second signal ends the process immediately."""
     configure(level="warning")
     own_standard_error()
     allow_descriptors()
@@ -61,10 +61,10 @@ async def _run(data_dir: Path, listen_address: str, members: int) -> None:
         loop.add_signal_handler(number, on_signal)
     tls_address = tls_address_beside(listen_address)
     async with open_dev_cluster(data_dir, listen_address, tls_address, members) as snode:
-        other = "" if snode.address.endswith(":8081") else f"export ORTOO_ADDRESS={snode.address}; "
+        other = "" if snode.address.endswith(":8081") else f"export ORTOO_ADDRESS={snode.address} && "
         _output.write(
             f"ready on {snode.address}, by TLS on {snode.tls_address}, data in {data_dir}. Try in another terminal: "
-            f'{other}ortoo topic create t; ortoo send t "hello"; ortoo tail t   (Ctrl-C stops)'
+            f'{other}ortoo topic create t && ortoo send t "hello" && ortoo tail t   (Ctrl-C stops)'
         )
         await stop.wait()
 
@@ -73,12 +73,12 @@ async def _run(data_dir: Path, listen_address: str, members: int) -> None:
 async def open_dev_cluster(
     data_dir: Path, listen_address: str, tls_address: str = "", members: int = 1
 ) -> AsyncIterator[Running]:
-    """Run a cluster with its data in `data_dir`; yields the snode once topics can be made and sent to.
+    """Run a cluster with its data in `data_dir`; yields the snode once topics can be created and used.
 
-    Several members are processes of their own.
+    Several replicas are separate processes.
 
-    At `tls_address` it speaks TLS by a certificate that is made at the first start, `data_dir`/tls; empty = nowhere.
-    Errors: Conflict when folder or port is taken; Unavailable when a member does not start.
+    `tls_address` uses a certificate in `data_dir`/tls, which is created at the first start; empty = no TLS.
+    Errors: Conflict when folder or port is in use, or Unavailable when a replica does not start.
     """
     namesrv = NamesrvSettings(listen_address=ANY_PORT, data_dir=data_dir / "namesrv", stop_grace_s=STOP_GRACE_S)
     share = Descriptors.of_process(roles=2 if members > 1 else 3)
@@ -112,10 +112,10 @@ async def open_dev_cluster(
 
 @contextlib.asynccontextmanager
 async def _open_members(count: int, data_dir: Path, name_server: str) -> AsyncIterator[None]:
-    """Run the members of `enode-0`, as processes of their own: one can be killed to see what happens.
+    """Run the replicas of `enode-0` as separate processes, so that one can be killed as an experiment.
 
-    One that ends is started again. Leaving the block stops them.
-    Errors: Unavailable when one does not start, with the end of its log.
+    One that ends is started again. The end of the block stops them.
+    Errors: Unavailable with the end of its log when one does not start.
     """
     addresses = free_addresses(count)
     members = []
@@ -135,7 +135,7 @@ async def _open_members(count: int, data_dir: Path, name_server: str) -> AsyncIt
     try:
         for number, member in enumerate(members, 1):
             await member.start()
-            _output.write(f"member {number}: process {member.process_id}, data in {data_dir}/enode-{number}")
+            _output.write(f"replica {number}: process {member.process_id}, data in {data_dir}/enode-{number}")
         async with Background("members") as background:
             for number, member in enumerate(members, 1):
                 background.spawn(f"member {number}", _kept(number, member))
@@ -146,28 +146,28 @@ async def _open_members(count: int, data_dir: Path, name_server: str) -> AsyncIt
 
 
 async def _kept(number: int, member: RoleProcess) -> None:
-    """Start a member again whenever it has ended."""
+    """Restart a replica whenever it has ended."""
     while True:
         code = await member.ended()
-        print(f"member {number} has ended ({code}); it starts again in {RESTART_AFTER_S:.0f} s", file=sys.stderr)
+        print(f"replica {number} has ended ({code}); it starts again in {RESTART_AFTER_S:.0f} s", file=sys.stderr)
         await SystemClock().sleep(RESTART_AFTER_S)
         await member.start()
-        _output.write(f"member {number}: process {member.process_id}")
+        _output.write(f"replica {number}: process {member.process_id}")
 
 
 async def _enode_known(address: str, clock: Clock) -> None:
-    """Return when an enode has registered, so that a topic has where to lie. Errors: Unavailable after a minute."""
+    """Return when an enode has registered, so that topics can be placed. Errors: Unavailable after a minute."""
     try:
         async with asyncio.timeout(ENODE_TIMEOUT_S), connect(address) as mq:
             while not any(enode.alive for enode in (await mq.admin.describe_cluster()).enodes):
                 await clock.sleep(ENODE_LOOK_S)
     except TimeoutError:
-        what = f"no enode has registered within {ENODE_TIMEOUT_S:.0f} s; the log above says why, or the disk is slow"
+        what = f"no enode has registered within {ENODE_TIMEOUT_S:.0f} s; check the log above, or for a slow disk"
         raise Unavailable(what) from None
 
 
 def tls_address_beside(listen_address: str) -> str:
-    """Where TLS is spoken: the next port when it is free, else any free one; what is no address is left to others."""
+    """The address for TLS: the next port if it is free, or else any free one (empty for an invalid address)."""
     host, _, port = listen_address.rpartition(":")
     if not port.isdecimal():
         return ""
@@ -181,7 +181,7 @@ def tls_address_beside(listen_address: str) -> str:
 
 
 def _certificate(folder: Path, listen_address: str) -> tuple[str, str]:
-    """The files of the certificate and its key; made when they are not there."""
+    """The files of the certificate and its key; created if they do not exist."""
     certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
     if not (certificate_file.exists() and key_file.exists()):
         folder.mkdir(parents=True, exist_ok=True)

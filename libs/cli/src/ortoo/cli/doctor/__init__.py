@@ -1,1 +1,1 @@
-"""`ortoo doctor`: addresses in, findings out: what is wrong, why, what to do about it. Its command imports it."""
+"""`ortoo doctor`: finds problems at an address, with causes and remedies. Only its command imports it."""

@@ -1,4 +1,4 @@
-"""Asks, decides, prints."""
+"""Runs `ortoo doctor`: collects facts, derives findings, prints them."""
 
 import asyncio
 import os
@@ -15,14 +15,14 @@ from ortoo.client.core.credentials import WHO_VARIABLES, addresses_from, surroun
 from ortoo.common.process.clock import SystemClock
 
 CLUSTER_TIMEOUT_S = 0.4
-"""How long the snode may take to describe the cluster, at least: it may use what looking at it has left."""
+"""Time reserved for the description of the cluster; it may also use what the examination leaves."""
 DETAILS_TIMEOUT_S = 0.4
-"""How long everything else may take that is asked then; all of it is asked at once."""
+"""Time for all further queries, which run concurrently."""
 LIMIT_S = EXAMINE_TIMEOUT_S + CLUSTER_TIMEOUT_S + DETAILS_TIMEOUT_S
-"""The longest that looking takes, whatever hangs."""
+"""Limit of the whole run."""
 SNODES_EXAMINED_MAX = 8
 INSIDE_SHARE = 0.6
-"""Of the time that is left, how much each process of the cluster may take to say what it knows itself."""
+"""Share of the remaining time that each process gets to report its own findings."""
 T = TypeVar("T")
 
 
@@ -49,7 +49,7 @@ async def _behind(
     deadline_s: float,
     details_s: float = DETAILS_TIMEOUT_S,
 ) -> list[Finding]:
-    """What is wrong in the cluster behind a snode, asked as whoever `environ` says."""
+    """The problems in the cluster behind a snode, queried with the credentials of `environ`."""
     keys: dict[str, Any] = {
         variable.removeprefix("ORTOO_").lower(): environ.get(variable, "") for variable in WHO_VARIABLES
     }
@@ -62,7 +62,7 @@ async def _behind(
 
 
 async def _described(admin: Admin, deadline_s: float) -> tuple[ClusterInfo, int]:
-    """The cluster, and how far the snode's clock is ahead, milliseconds."""
+    """The cluster, and the clock of the snode minus the local clock in ms."""
     clock = SystemClock()
     begun_ms = clock.now_ms()
     async with asyncio.timeout_at(deadline_s):
@@ -118,7 +118,7 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
 
 @dataclass(frozen=True, slots=True)
 class _Answered(Generic[T]):
-    """What a question gave: a value, or why there is none."""
+    """The result of a query: a value, or the reason why there is none."""
 
     value: T | None = None
     error: str = ""
@@ -126,7 +126,7 @@ class _Answered(Generic[T]):
 
 
 async def _answer(question: Awaitable[T] | None, timeout_s: float) -> _Answered[T]:
-    """The answer in time; nothing to what is not asked."""
+    """The answer within the time limit; an empty one without a question."""
     if question is None:
         return _Answered()
     try:
@@ -137,7 +137,7 @@ async def _answer(question: Awaitable[T] | None, timeout_s: float) -> _Answered[
 
 
 async def _reached(address: str, timeout_s: float) -> Examination:
-    """Whether clients can reach an address that they are told."""
+    """Whether clients can reach an address that the cluster reports."""
     try:
         async with asyncio.timeout(timeout_s):
             return await reach(address, patience=timeout_s / DETAILS_TIMEOUT_S)

@@ -1,1 +1,1 @@
-"""How commands are declared, and what becomes of their answers: values in, tables and JSON out. For all commands."""
+"""Declares commands and prints their answers as tables or JSON. For all commands."""

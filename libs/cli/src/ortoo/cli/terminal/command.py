@@ -1,9 +1,9 @@
-"""How a command is declared: one async function from what the command line says to what is printed.
+"""Declares a command as one async function from its arguments to its answer.
 
     async def lag(mq: "Client", group: GroupName, topic: TopicName) -> Answer: ...
 
-`command(lag)` is what Typer takes: it has --address and --json too, connects, calls, and prints. A function that
-answers several times is an async generator. One that wants to know how it is printed takes `as_json` itself.
+`command(lag)` is the function for Typer. It adds --address and --json, connects, calls `lag`, and prints. A function
+with several answers is an async generator. A function that needs the output format has a parameter `as_json`.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ EnodeName = Annotated[str, typer.Argument(help="The enode's name.", autocompleti
 
 
 def command(work: Callable[..., Any]) -> Callable[..., None]:
-    """The command that `work` is; its first argument is the client."""
+    """Make a Typer command from `work`, whose first argument is the client."""
     own = dict(list(inspect.signature(work).parameters.items())[1:])
     wants_as_json = own.pop("as_json", None) is not None
     by_name = inspect.Parameter.KEYWORD_ONLY
@@ -54,7 +54,7 @@ def command(work: Callable[..., Any]) -> Callable[..., None]:
 
 
 async def _answered(work: Callable[..., Any], address: str, given: dict[str, Any], *, as_json: bool) -> None:
-    from ortoo.client import connect  # it takes a while, and `--help` does without
+    from ortoo.client import connect  # slow, and not needed for `--help`
 
     async with connect(address) as mq:
         if not inspect.isasyncgenfunction(work):
@@ -66,7 +66,7 @@ async def _answered(work: Callable[..., Any], address: str, given: dict[str, Any
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run a command until it ends, Ctrl-C, or the reader of its output is gone."""
+    """Run a command until it ends, Ctrl-C, or the end of the reader of its output."""
     import asyncio
 
     from ortoo.common.logs.logger import configure
@@ -77,5 +77,5 @@ def run(work: Coroutine[Any, Any, None]) -> None:
         asyncio.run(work)
     except KeyboardInterrupt:
         sys.exit(130)
-    except (BrokenPipeError, asyncio.CancelledError):  # Typer would end with 1, as an error does
+    except (BrokenPipeError, asyncio.CancelledError):  # Typer would exit with 1, as for an error
         sys.exit(EXIT_UNREAD)

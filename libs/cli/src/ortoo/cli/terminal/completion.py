@@ -1,7 +1,7 @@
-"""What the shell offers for an argument: the cluster's topics, groups and enodes, and the profiles.
+"""Shell completion of arguments: the cluster's topics, groups and enodes, and the profiles.
 
-The shell waits for it with every press of the key, and shows what is printed in the middle of the line: so it ends
-after `LIMIT_S`, says nothing of what went wrong, and then offers nothing.
+The shell waits for each completion and shows any output within the command line. Completion therefore ends after
+`LIMIT_S`, prints no errors, and offers nothing on failure.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from ortoo.client import Client, ProcessInfo
 
 LIMIT_S = 1.0
-"""The longest that a cluster is waited for."""
+"""Longest wait for the cluster."""
 OWN = "%"
-"""What the names of groups' own topics begin with: offered to who asks for them, declared and filled by nobody else."""
+"""Prefix of topics that belong to groups; offered only after this prefix, and never declared or filled by users."""
 Completion = Callable[[typer.Context, str], list[str]]
 
 
 def completion(ask: "Callable[[Client], Awaitable[Iterable[Any]]]", name: str = "name") -> Completion:
-    """What Typer takes for a parameter whose values are names of what `ask` gets from the cluster that is meant."""
+    """The completion for a parameter; its values are attribute `name` of the results of `ask`."""
 
     def offered(context: typer.Context, incomplete: str) -> list[str]:
         import asyncio
@@ -31,7 +31,7 @@ def completion(ask: "Callable[[Client], Awaitable[Iterable[Any]]]", name: str = 
         with _silence():
             try:
                 found = asyncio.run(_asked(ask, context))
-            except Exception:  # whatever it is, the shell has no place for it
+            except Exception:  # any error, because the shell cannot show it
                 return []
         return _fitting(map(attrgetter(name), found), incomplete)
 
@@ -46,7 +46,7 @@ def offered_profiles(incomplete: str) -> list[str]:
 
 
 async def _asked(ask: "Callable[[Client], Awaitable[Iterable[Any]]]", context: typer.Context) -> Iterable[Any]:
-    """What the cluster has. Errors: TimeoutError after `LIMIT_S`, OrtooError."""
+    """The values in the cluster. Errors: TimeoutError after `LIMIT_S`, OrtooError."""
     import asyncio
 
     from ortoo.client import connect
@@ -54,7 +54,7 @@ async def _asked(ask: "Callable[[Client], Awaitable[Iterable[Any]]]", context: t
     profile = context.find_root().params.get("profile") or ""
     address = context.params.get("address") or ""
     if profile and address == os.environ.get("ORTOO_ADDRESS"):
-        address = ""  # as the command does, where the profile is given and the address is not
+        address = ""  # as in the command, a given profile precedes ORTOO_ADDRESS
     async with asyncio.timeout(LIMIT_S), connect(address, profile="" if address else profile) as mq:
         return await ask(mq)
 
@@ -66,7 +66,7 @@ def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Drop what is written to standard error, by gRPC's own code too."""
+    """Discard standard error, including the output of gRPC's C code."""
     kept = os.dup(2)
     nothing = os.open(os.devnull, os.O_WRONLY)
     try:

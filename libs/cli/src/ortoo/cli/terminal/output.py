@@ -1,7 +1,7 @@
-"""What commands print: JSON for programs, lines and tables for people.
+"""The output of commands: JSON for programs, lines and tables for people.
 
-The JSON of every command has one shape: one object a line, and of a list one line each. Integers are as in JSON of
-protobuf: those of at most 32 bits are numbers, and the others are strings, since programs read numbers as doubles.
+The JSON of every command has one object per line, also for lists. Integers are as in the JSON of protobuf. Those of at
+most 32 bits are numbers, and others are strings, because programs read numbers as doubles.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ NUMBERS = frozenset(
         *("slow_consumer_threshold_messages", "slow_grace_ms", "slow_messages", "successor", "write_queue_count"),
     )
 )
-"""The fields whose integers have at most 32 bits. What is not named here is a string, so that none is cut."""
+"""Fields whose integers have at most 32 bits. Others become strings, so that no digits are lost."""
 Columns = Mapping[str, str | Callable[[Any], object]]
-"""Heading to what a row's cell shows: an attribute such as `queue.enode`, or what a function makes of the item."""
+"""Heading to the cell of a row: an attribute such as `queue.enode`, or a function of the item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Items as rows under headings; truth is shown as yes and no."""
+    """Items as rows under headings; booleans are shown as yes and no."""
 
     columns: Columns
     items: Iterable[Any]
@@ -49,10 +49,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command says."""
+    """The output of a command."""
 
     value: Any
-    """For programs: one object, or several, each of which is a line of its own."""
+    """For JSON: one object, or several, each on its own line."""
     shown: "str | Table | Sequence[str | Table]" = ()
     """For people."""
 
@@ -106,12 +106,12 @@ def body_start(it: "StoredMessage | PeekedMessage | DeadLetter") -> str:
 
 
 def utc(time_ms: int) -> datetime:
-    """A moment as the cluster says it, milliseconds since 1970-01-01 UTC."""
+    """A time of the cluster, milliseconds since 1970-01-01 UTC, as datetime."""
     return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
 def when_unread(call: Callable[[], object]) -> None:
-    """Call once the reader of standard output is gone, if that is a pipe: a command that only waits does not notice."""
+    """Call `call` when the reader of a standard output pipe has ended, which a waiting command does not notice."""
     loop = asyncio.get_running_loop()
 
     def gone() -> None:
@@ -123,7 +123,7 @@ def when_unread(call: Callable[[], object]) -> None:
 
 
 def _print_rows(cells: Sequence[Sequence[str]]) -> None:
-    """Print rows, the headings first, numbers to the right; as wide as they are, so that pipes get whole lines."""
+    """Print rows, headings first, with numbers aligned right; not wrapped, so that pipes get whole lines."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for number, row in enumerate(cells):
         parts = [
@@ -138,7 +138,7 @@ def _shown(cell: object) -> str:
 
 
 def _plain(value: Any, field: str = "") -> Any:
-    """What JSON has for a value that stands in a field, or in a list in it."""
+    """The JSON value of `value` in a field, or in a list in that field."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
     elif hasattr(value, "_asdict"):

@@ -1,4 +1,4 @@
-"""What operators do, as calls; what comes of it, as plain values that turn into JSON by themselves.
+"""The operator's calls. Results are plain values that can be converted to JSON.
 
-For `app` and `blocking`; the command reaches it through them. It imports `read`, `produce` and `core`.
+Used by `app` and `blocking`; the command line reaches it through them. It imports `read`, `produce` and `core`.
 """

@@ -1,4 +1,4 @@
-"""What operators do: topics, groups, lag, tail. Everything goes through AdminService, so grpcurl can do it too."""
+"""The operator's calls: topics, groups, lag, tail. All go through AdminService, so grpcurl can call them too."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
@@ -56,11 +56,11 @@ class Admin:
     """An operator's calls. Reached as `Client.admin`."""
 
     def __init__(self, connection: Connection) -> None:
-        """`Client.admin` is the way in."""
+        """Applications use `Client.admin`."""
         self.groups, self.operations = GroupAdmin(connection), Operations(connection)
-        """What concerns groups and clients."""
+        """Calls about groups and clients (`groups`) and about processes and diagnosis (`operations`)."""
         self.members = MemberAdmin(connection)
-        """What concerns the members of enodes."""
+        """Calls about the replicas of enodes."""
         self._connection = connection
         self._call = partial(connection.call, AdminServiceStub)
 
@@ -74,11 +74,11 @@ class Admin:
         enodes: Sequence[str] = (),
         lite_ttl_ms: int = 0,
     ) -> TopicInfo:
-        """Create a topic with so many queues on each enode (0 = 4), on the named enodes or on all that are alive.
+        """Create a topic with `queue_count` queues (0 = 4) on each of the named enodes, or on all that are alive.
 
-        `message_type` is what RocketMQ's clients may send to it: any, normal, fifo, delay, transaction, priority
-        or lite. Lite topics below one of type lite end without a message for `lite_ttl_ms`, a minute to a year; 0 = do
-        not. Errors: Invalid; AlreadyExists when it is there, unless only a lost answer made this call ask twice.
+        `message_type` restricts what RocketMQ clients may send: any, normal, fifo, delay, transaction, priority or
+        lite. In a topic of type lite, a lite topic without a message for `lite_ttl_ms` is deleted (a minute to a year;
+        0 = never). Errors: Invalid, or AlreadyExists. A retry after a lost answer does not raise AlreadyExists.
         """
         request = namesrv_pb2.CreateTopicRequest(
             name=name,
@@ -91,7 +91,7 @@ class Admin:
         return _topic((await self._call("CreateTopic", request)).topic)
 
     async def ensure_topic(self, name: str, *, queue_count: int = 0) -> TopicInfo:
-        """Create a topic unless it is there already, however many queues it has then."""
+        """Create a topic unless it exists. An existing topic keeps its queue count."""
         try:
             return await self.create_topic(name, queue_count=queue_count)
         except AlreadyExists:
@@ -103,7 +103,7 @@ class Admin:
         return [_topic(topic) for topic in answer.topics]
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """One topic with what its queues hold. Errors: NotFound."""
+        """One topic with the offset range of each queue. Errors: NotFound."""
         answer = await self._call("DescribeTopic", admin_pb2.DescribeTopicRequest(name=name))
         queues = (read(QueueInfo, it, queue=Queue(name, it.enode, it.queue_id)) for it in answer.queues)
         return TopicDescription(_topic(answer.topic), tuple(queues))
@@ -119,10 +119,10 @@ class Admin:
         publish_order: Sequence[tuple[str, int]] | None = None,
         lite_ttl_ms: int | None = None,
     ) -> TopicInfo:
-        """Change a topic; 0, empty and None leave as it is. Queues to read never get fewer.
+        """Change a topic; 0, empty and None keep a setting. The number of queues to read cannot be reduced.
 
-        `publish_order` names the queues that producers are given: (enode, how many from its first), in this order; an
-        empty one takes that back. Errors: Invalid, NotFound.
+        `publish_order` lists the queues that producers use as (enode, number of its queues from the first), in this
+        order. An empty list removes the restriction. Errors: Invalid, NotFound.
         """
         request = namesrv_pb2.UpdateTopicRequest(
             name=name,
@@ -136,31 +136,31 @@ class Admin:
         return _topic((await self._call("UpdateTopic", request)).topic)
 
     async def delete_topic(self, name: str, *, at_once: bool = False) -> None:
-        """Delete a topic; it can come back for a day, unless its messages are to go `at_once`. Errors: NotFound."""
+        """Delete a topic. It can be restored for one day, unless `at_once` deletes its messages. Errors: NotFound."""
         await self._call("DeleteTopic", namesrv_pb2.DeleteTopicRequest(name=name, at_once=at_once))
 
     async def undelete_topic(self, name: str, *, topic_id: int = 0) -> TopicInfo:
-        """Take a deletion back: messages and offsets are as they were. Of several of this name `topic_id` says which.
+        """Restore a deleted topic with its messages and offsets. `topic_id` selects one of several with the same name.
 
-        Errors: NotFound; AlreadyExists when another topic has the name now; Conflict when several had it.
+        Errors: NotFound, AlreadyExists when another topic has the name now, Conflict when several deleted ones had it.
         """
         request = namesrv_pb2.UndeleteTopicRequest(name=name, topic_id=topic_id)
         return _topic((await self._call("UndeleteTopic", request)).topic)
 
     async def list_deleted_topics(self) -> list[DeletedTopic]:
-        """The deleted topics that can come back, the last deleted first."""
+        """The deleted topics that can be restored, most recently deleted first."""
         answer = await self._call("ListDeletedTopics", namesrv_pb2.ListDeletedTopicsRequest())
         return [read(DeletedTopic, one, topic=_topic(one.topic)) for one in answer.topics]
 
     async def list_offered_topics(self) -> list[OfferedTopic]:
-        """Topics that enodes hold and the name server's directory does not know, by name."""
+        """Topics that enodes hold and that are missing in the name server's directory, by name."""
         answer = await self._call("ListOfferedTopics", namesrv_pb2.ListOfferedTopicsRequest())
         return [read(OfferedTopic, one) for one in answer.topics]
 
     async def adopt_topics(self, *names: str) -> Adoption:
-        """Take offered topics into the directory, with their messages and offsets; without names all that can be.
+        """Add offered topics to the directory, with their messages and offsets; without names, all that can be adopted.
 
-        Errors: NotFound, Conflict when one of the `names` cannot be adopted: none is then.
+        Errors: NotFound, or Conflict when one of `names` cannot be adopted (then none is).
         """
         answer = await self._call("AdoptTopics", namesrv_pb2.AdoptTopicsRequest(names=names, all=not names))
         return Adoption(tuple(map(_topic, answer.topics)), tuple(read(OfferedTopic, one) for one in answer.refused))
@@ -185,7 +185,7 @@ class Admin:
         slow_consumer_threshold_messages: int = 0,
         slow_consumer_grace_ms: int = 0,
     ) -> GroupInfo:
-        """Create a group or change it; 0 = the default, None = as it is (of a new group yes)."""
+        """Create a group or change it; 0 = the default, None = unchanged (True for a new group)."""
         group = topic_pb2.Group(
             name=name,
             consume_enabled=consume_enabled,
@@ -195,16 +195,16 @@ class Admin:
         return group_info((await self._call("PutGroup", namesrv_pb2.PutGroupRequest(group=group))).group)
 
     async def delete_group(self, name: str, *, at_once: bool = False) -> None:
-        """Delete a group; it can come back for a day, unless its offsets are to go `at_once`. Errors: NotFound.
+        """Delete a group. It can be restored for one day, unless `at_once` deletes its offsets too. Errors: NotFound.
 
-        What somebody uses after the deletion stays.
+        State that a consumer creates after the deletion is kept.
         """
         await self._call("DeleteGroup", namesrv_pb2.DeleteGroupRequest(name=name, at_once=at_once))
 
     async def undelete_group(self, name: str) -> GroupInfo:
-        """Take a deletion back: settings and offsets are as they were.
+        """Restore a deleted group with its settings and offsets.
 
-        Errors: NotFound; AlreadyExists when somebody declared a group of this name since.
+        Errors: NotFound, or AlreadyExists when a group of this name was declared after the deletion.
         """
         return group_info((await self._call("UndeleteGroup", group_deletion_pb2.UndeleteGroupRequest(name=name))).group)
 
@@ -214,10 +214,10 @@ class Admin:
         return [read(DeletedGroup, one, group=group_info(one.group)) for one in answer.groups]
 
     async def lag(self, group: str, topic: str) -> GroupLag:
-        """How far a group is behind in each queue of a topic. Errors: NotFound for the topic or the group."""
+        """The lag of a group in each queue of a topic. Errors: NotFound for the topic or the group."""
         answer = await self._call("DescribeLag", admin_pb2.DescribeLagRequest(group=group, topic=topic))
         if all(item.committed_offset < 0 for item in answer.queues):
-            await self.describe_group(group)  # a group that was never there has no lag, it has a typing error
+            await self.describe_group(group)  # raises NotFound for a misspelled group, which has no offsets either
         return read(GroupLag, answer)
 
     async def describe_cluster(self) -> ClusterInfo:
@@ -225,7 +225,7 @@ class Admin:
         return read(ClusterInfo, await self._call("DescribeCluster", admin_pb2.DescribeClusterRequest()))
 
     async def consumer_count(self, group: str) -> int:
-        """How many consumers a group has now, on whichever snode."""
+        """The number of consumers of a group that are connected now, on all snodes."""
         try:
             return len((await self._call("ListConsumers", client_pb2.ListConsumersRequest(group=group))).consumers)
         except NotFound:
@@ -234,10 +234,10 @@ class Admin:
     async def find_messages(
         self, topic: str, *, key: str = "", message_id: str = "", begin_ms: int = 0, end_ms: int = 0, limit: int = 0
     ) -> FoundMessages:
-        """Messages with a key, or the one with an id, stored in [begin_ms, end_ms); the newest first.
+        """Messages with a key, or the one with an id, stored in [begin_ms, end_ms), newest first.
 
-        An `end_ms` of 0 is no end, a `limit` of 0 is 32. Errors: NotFound (topic), Invalid; Unavailable when no enode
-        can be asked, or none keeps an index of keys.
+        `end_ms` 0 = no end, `limit` 0 = 32. Errors: NotFound (topic), Invalid, or Unavailable when no enode can be
+        reached or none keeps a key index.
         """
         messages: list[StoredMessage] = []
         while True:
@@ -257,7 +257,7 @@ class Admin:
                 return FoundMessages(tuple(messages), found.enodes_away)
 
     async def list_delayed(self, topic: str, *, from_ms: int = 0, limit: int = 100) -> list[DelayedMessage]:
-        """The delayed messages of a topic that are due at `from_ms` or later, by time."""
+        """The delayed messages of a topic that are due at `from_ms` or later, by due time."""
         request = admin_pb2.ListDelayedMessagesRequest(topic=topic, from_ms=from_ms, limit=_count(limit, "limit"))
         answer = await self._call("ListDelayedMessages", request)
         return [read(DelayedMessage, one) for one in answer.messages]
@@ -265,7 +265,7 @@ class Admin:
     async def list_transactions(
         self, *, topic: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 100
     ) -> list[OpenTransaction]:
-        """Open transactions, the oldest first; empty texts mean any."""
+        """Open transactions, oldest first. Empty arguments match any."""
         request = admin_pb2.ListTransactionsRequest(
             topic=topic, producer_group=producer_group, parked_only=parked_only, limit=_count(limit, "limit")
         )
@@ -273,21 +273,21 @@ class Admin:
         return [read(OpenTransaction, one) for one in answer.transactions]
 
     async def end_transaction(self, transaction_id: str, verdict: Verdict) -> None:
-        """Commit or roll back in the producer's stead. Errors: NotFound; Conflict when it ended otherwise."""
+        """Commit or roll back on behalf of the producer. Errors: NotFound, Conflict when it ended otherwise."""
         if verdict is Verdict.UNKNOWN:
-            raise Invalid("say COMMIT or ROLL_BACK", field="verdict")
+            raise Invalid("UNKNOWN does not end a transaction; expected COMMIT or ROLL_BACK", field="verdict")
         await end_transaction(self._connection, transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_OPERATOR)
 
     async def resume_transaction(self, transaction_id: str) -> None:
-        """Ask the producers about a parked transaction again. Errors: NotFound, Conflict when it is not parked."""
+        """Resume the checks of a parked transaction. Errors: NotFound, Conflict when it is not parked."""
         await self._call("ResumeTransaction", admin_pb2.ResumeTransactionRequest(transaction_id=transaction_id))
 
     def tail(
         self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0, wanted: Filter = "*"
     ) -> AsyncIterator[StoredMessage]:
-        """Messages of all queues of a topic: from the oldest or from now on; without `from_first` it always follows.
+        """Messages of all queues of a topic, from the oldest or from now. Without `from_first` it always follows.
 
-        Joins no group and moves no offset. Errors: NotFound; Unavailable when the snode or an enode goes away.
+        Joins no group and moves no offset. Errors: NotFound, or Unavailable when the snode or an enode disconnects.
         """
         tags, sql = expressions(wanted)
         request = admin_pb2.TailRequest(
@@ -303,7 +303,7 @@ class Admin:
     async def tail_last(
         self, topic: str, count: int, *, follow: bool = True, wanted: Filter = "*"
     ) -> AsyncIterator[StoredMessage]:
-        """The newest messages of a topic, at most so many, then those that come. Errors: as `tail`."""
+        """The newest `count` messages of a topic, then with `follow` each new one. Errors: as `tail`."""
         queues = (await self.describe_topic(topic)).queues
         ranges = {it.queue: (it.begin_offset, it.end_offset) for it in queues}
         for stored in await newest(self._connection, ranges, _count(count, "count"), wanted):
@@ -316,7 +316,7 @@ class Admin:
     def dead_letters(
         self, group: str, where: Sql | None = None, *, letters_max: int = 0, with_replayed: bool = False
     ) -> AsyncIterator[DeadLetter]:
-        """The dead letters of a group, by enode, oldest first; `where` looks at their properties. 0 = all."""
+        """The dead letters of a group, by enode, oldest first. `where` filters by properties; `letters_max` 0 = all."""
         request = dead_letter_pb2.ListDeadLettersRequest(
             group=group,
             where=_condition(where),
@@ -335,10 +335,10 @@ class Admin:
         messages_max: int = 0,
         dry_run: bool = False,
     ) -> AsyncIterator[ReplayProgress]:
-        """Send dead letters again, each once; called again after it broke off, it goes on.
+        """Send dead letters again, each once. After an interruption, another call continues where the first one ended.
 
-        They go to the group's own retry topic unless `to_topic` names another. Each item says how far it has come.
-        Errors: Invalid, NotFound, Conflict (`to_topic` has no queue where letters lie), Unavailable.
+        They go to the group's retry topic unless `to_topic` names another. Each item reports the progress.
+        Errors: Invalid, NotFound, Conflict (`to_topic` has no queue on an enode with dead letters), Unavailable.
         """
         request = dead_letter_pb2.ReplayDeadLettersRequest(
             group=group,
@@ -351,7 +351,7 @@ class Admin:
         return self._stream(ReplayProgress, DeadLetterServiceStub, "ReplayDeadLetters", request)
 
     async def peek(self, topic: str, group: str = "", *, messages_max: int = 10) -> list[PeekedMessage]:
-        """The next messages of a topic for a group that pops; without a group the oldest. Nobody notices."""
+        """The next messages of a topic for a group that pops; without a group the oldest. Takes no lease or attempt."""
         count = _count(messages_max, "messages_max")
         found: list[PeekedMessage] = []
         while True:

@@ -1,4 +1,4 @@
-"""What an operator is told: topics, groups, clients, processes; plain values that turn into JSON by themselves."""
+"""Results of the operator's calls: topics, groups, clients, processes, as plain values that convert to JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class TopicPlacement:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic as the name server knows it."""
+    """A topic as registered at the name server."""
 
     name: str
     topic_id: int
@@ -28,37 +28,37 @@ class TopicInfo:
     placements: tuple[TopicPlacement, ...]
     created_at_ms: int
     message_type: str = "any"
-    """What RocketMQ's clients may send to it."""
+    """The kind of messages that RocketMQ clients may send to it."""
     publish_order: tuple[tuple[str, int], ...] = ()
-    """What producers are given: (enode, how many of its queues), in this order; empty = all queues, by enode."""
+    """The queues that producers use, as (enode, number of its queues) in order; empty = all queues, by enode."""
     lite_ttl_ms: int = 0
-    """Of one of type lite: its lite topics that got no message for so long are deleted; 0 = never."""
+    """Lite topics below a topic of type lite are deleted after this time without a message; 0 = never."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic:
-    """A deleted topic whose messages are kept, so that it can come back."""
+    """A deleted topic whose messages are kept, so that it can be restored."""
 
     topic: TopicInfo
     deleted_at_ms: int
     due_at_ms: int
-    """From when on it cannot."""
+    """It can be restored until then."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedTopic:
-    """A topic that enodes hold and that the name server's directory does not know."""
+    """A topic that enodes hold and that the name server's directory does not list."""
 
     name: str
     topic_id: int
     placements: tuple[TopicPlacement, ...]
     obstacle: str
-    """Why it cannot be adopted, and what to do; empty = it can."""
+    """The reason why it cannot be adopted, and a remedy; empty = it can be adopted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What became of the topics that enodes offered."""
+    """The result of adopting topics: those taken into the directory, and those refused."""
 
     topics: tuple[TopicInfo, ...]
     refused: tuple[OfferedTopic, ...]
@@ -66,7 +66,7 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """What one queue holds: offsets from `begin_offset` to `end_offset`, exclusive."""
+    """The stored range of one queue: offsets from `begin_offset` to `end_offset`, exclusive."""
 
     queue: Queue
     begin_offset: int
@@ -75,7 +75,7 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic and what its queues hold; those of an enode that is away are missing."""
+    """A topic and the ranges of its queues; queues of enodes that cannot be reached are missing."""
 
     topic: TopicInfo
     queues: tuple[QueueInfo, ...]
@@ -83,7 +83,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A consumer group as the name server knows it."""
+    """A consumer group as registered at the name server."""
 
     name: str
     consume_enabled: bool
@@ -91,32 +91,32 @@ class GroupInfo:
     slow_consumer_grace_ms: int
     created_at_ms: int
     attempts_max: int = 16
-    """How often a message is tried before it is parked."""
+    """Deliveries of a message before it is parked."""
     retry: str = "classic"
-    """When a message comes again that was given back without a delay: as `GroupAdmin.update` takes it."""
+    """The retry policy of messages released without a delay, in the form that `GroupAdmin.update` takes."""
     in_flight_max: int = 0
-    """How many messages of a topic may be in flight on each enode; 0 = 10,000 a queue."""
+    """Largest number of messages of a topic in flight on each enode; 0 = 10,000 a queue."""
     park_expired: bool = False
-    """Whether messages whose time is over are parked; otherwise they are dropped."""
+    """Whether expired messages are parked; otherwise they are dropped."""
     by_use: bool = False
-    """Whether nobody declared it: it was created because a consumer named it."""
+    """Whether it was created automatically because a consumer named it, and not declared."""
     lite_exclusive: bool = False
-    """Whether each lite topic is for one member alone, the last that subscribed to it."""
+    """Whether each lite topic has only one group member, the last that subscribed to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedGroup:
-    """A deleted group whose offsets are kept, so that it can come back."""
+    """A deleted group whose offsets are kept, so that it can be restored."""
 
     group: GroupInfo
     deleted_at_ms: int
     due_at_ms: int
-    """From when on it cannot."""
+    """It can be restored until then."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """How far a group is behind in one queue; a `committed_offset` of -1 means that it has not said yet."""
+    """The lag of a group in one queue; a `committed_offset` of -1 means that it has committed none."""
 
     queue: Queue
     committed_offset: int
@@ -126,7 +126,7 @@ class QueueLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """How far a group is behind in a topic."""
+    """The lag of a group in a topic."""
 
     queues: tuple[QueueLag, ...]
     lag_messages: int
@@ -134,17 +134,17 @@ class GroupLag:
 
 @dataclass(frozen=True, slots=True)
 class ProcessInfo:
-    """An enode or a snode; the address of an enode is for operators, clients never need it."""
+    """An enode or a snode; the address of an enode is for operators, clients do not use it."""
 
     name: str
     address: str
     alive: bool
     role: str = ""
-    """Of an enode: ASYNC_MASTER or SYNC_MASTER."""
+    """ASYNC_MASTER or SYNC_MASTER for an enode, otherwise empty."""
     index_nearly_full: bool = False
-    """Of an enode: its `store.index_bytes_max` is used to four fifths or more; beyond it sends are refused."""
+    """Whether the enode's indexes use 80 % of `store.index_bytes_max` or more. At 100 % sends are rejected."""
     refuses_writes: str = ""
-    """Of an enode: why it takes no messages now; empty = it takes them."""
+    """The reason why the enode rejects sends now; empty = it accepts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,42 +157,42 @@ class ClusterInfo:
     now_ms: int = 0
     """The clock of the snode that answered."""
     inner_ports_open: bool = False
-    """That snode keeps rules of access, and has no token of the cluster: who reaches an enode passes them."""
+    """The snode enforces access rules and has no cluster token, so clients that reach an enode directly bypass them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelayedMessage:
-    """A message that waits for its time."""
+    """A message that waits for its delivery time."""
 
     message_id: str
-    """Unless its producer chose one."""
+    """Empty if its producer chose the id."""
     recall_handle: str
-    """What `Client.recall` takes."""
+    """The handle for `Client.recall`."""
     queue: Queue
     deliver_at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that nobody has ended."""
+    """A transaction without a verdict."""
 
     transaction_id: str
     queue: Queue
-    """Where its messages will be."""
+    """The queue that its messages will be stored in."""
     message_count: int
     producer_group: str
     begun_at_ms: int
     next_check_ms: int
-    """When its producers are asked next."""
+    """Time of the next check with its producers."""
     checks: int
-    """How often they were asked."""
+    """Number of checks with its producers so far."""
     parked: bool
-    """Nobody is asked any more; an operator decides."""
+    """Whether checks have ended and an operator must decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundMessages:
-    """What a search found, the newest first; what lies on `enodes_away` could not be looked at."""
+    """The result of a search, newest first; messages on `enodes_away` could not be searched."""
 
     messages: tuple[StoredMessage, ...]
     enodes_away: tuple[str, ...]
@@ -208,7 +208,7 @@ class MemberInfo:
     client_version: str
     topics: tuple[str, ...]
     pushed: bool
-    """Whether it gets messages by push; otherwise it pulls."""
+    """Whether it receives messages by push; otherwise it pulls."""
     broadcast: bool
     room: str
     since_ms: int
@@ -216,19 +216,19 @@ class MemberInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueOffset:
-    """The next message a group will consume in a queue; -1 = it has no offset there."""
+    """The next offset that a group will consume in a queue; -1 = it has no offset there."""
 
     queue: Queue
     offset: int
     before: int = -1
-    """After a reset: what it was before."""
+    """The offset before a reset."""
     wanted: int = -1
-    """After a reset that left it: where it would be, had going forward been forced."""
+    """The target that a reset did not apply, because it lies ahead and `force` was not given."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicProgress:
-    """How far a group is in one topic."""
+    """The offsets and the lag of a group in one topic."""
 
     topic: str
     offsets: tuple[QueueOffset, ...]
@@ -246,7 +246,7 @@ class TopicMode:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group: its settings, its members, and how far it is."""
+    """A group with its settings, its members and its progress."""
 
     group: GroupInfo
     members: tuple[MemberInfo, ...]
@@ -270,7 +270,7 @@ class ClientInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClientQueue:
-    """One queue of a client: `offset` is what it has processed, `next_offset` what it has read; -1 = not known."""
+    """One queue of a client. `offset` is its position after processing, `next_offset` after reading; -1 = unknown."""
 
     group: str
     queue: Queue
@@ -282,19 +282,19 @@ class ClientQueue:
 
 @dataclass(frozen=True, slots=True)
 class ClientDescription:
-    """One client and its queues: as its snode knows them, or as the client says when it was asked."""
+    """One client and its queues, as its snode has them or as the client reported them on request."""
 
     client: ClientInfo
     queues: tuple[ClientQueue, ...]
     properties: Mapping[str, str]
-    """What the client says about itself; empty when it was not asked."""
+    """Properties that the client reported; empty if it was not asked."""
     failure: str
-    """Why it did not answer; empty when it did."""
+    """The reason why the client did not answer; empty if it did."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectResult:
-    """What a client's handler made of one message."""
+    """The result of a client's handler for one message."""
 
     succeeded: bool
     duration_ms: int
@@ -308,16 +308,16 @@ class DeadLetter:
 
     message_id: str
     queue: Queue
-    """Where the dead letter lies."""
+    """The queue of the dead letter."""
     offset: int
     reason: str
-    """"attempts": all were used; "asked": a consumer asked for it."""
+    """"attempts" = all attempts were used, "asked" = a consumer parked it."""
     attempts: int
     error: str
-    """What the last consumer said."""
+    """The error that the last consumer reported."""
     consumer: str
     origin_queue: Queue
-    """Where the message lay."""
+    """The queue of the original message."""
     origin_offset: int
     parked_at_ms: int
     replayed: bool
@@ -328,24 +328,24 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """How far a replay has come."""
+    """The progress of a replay."""
 
     replayed_messages: int
-    """Sent again so far; in a dry run: to be sent."""
+    """Messages sent again so far, or in a dry run those that would be."""
     seen_messages: int
     skipped_messages: int
-    """Seen, and sent again before."""
+    """Messages that were seen and had been replayed before."""
     done: bool
 
 
 @dataclass(frozen=True, slots=True)
 class PeekedMessage:
-    """A message that is next for a group."""
+    """A message that a group would get next."""
 
     message_id: str
     queue: Queue
     offset: int
     stored_at_ms: int
     attempts: int
-    """How often the group had it."""
+    """Number of deliveries to the group so far."""
     message: Message

@@ -1,7 +1,7 @@
-"""Looks at an address without trusting it: does the name exist, does somebody listen, what do they speak, who are they.
+"""Examines an address: DNS name, port, protocol, and role of the server. The answers are not trusted.
 
-Each question has a short limit, and what can be asked at once is, so that the whole never takes two seconds. What the
-answers mean is decided elsewhere.
+Each step has a short limit and independent steps run concurrently, so that the total stays below two seconds.
+The findings are derived from the result elsewhere.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ RESOLVE_TIMEOUT_S: Final = 0.3
 CONNECT_TIMEOUT_S: Final = 0.4
 SPEAK_TIMEOUT_S: Final = 0.4
 EXAMINE_TIMEOUT_S: Final = RESOLVE_TIMEOUT_S + CONNECT_TIMEOUT_S + SPEAK_TIMEOUT_S
-"""The longest that one look at an address takes; what finding and connecting leave of it, speaking may use."""
+"""The longest time for one address; the protocol step may use what resolving and connecting leave."""
 # The first bytes of every HTTP/2 connection: the preface, and an empty SETTINGS frame.
 HELLO: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 SERVICES: Final = {
@@ -40,7 +40,7 @@ PROXY_VARIABLES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
 
 
 class Speaks(enum.Enum):
-    """What somebody at an address turned out to speak."""
+    """The protocol that the server at an address speaks."""
 
     NOT_ASKED = "not asked"
     HTTP2 = "HTTP/2"
@@ -48,54 +48,54 @@ class Speaks(enum.Enum):
     TLS = "TLS"
     OTHER = "another protocol"
     NOTHING = "nothing"
-    """The connection is taken, and nothing is said."""
+    """The connection is accepted, but the server sends nothing."""
     HANGS_UP = "hangs up"
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What is known of one address; later fields are known only if the earlier ones are well."""
+    """The result for one address. A field is set only if the steps before it succeeded."""
 
     address: str
     well_formed: bool = False
     resolves: bool = False
     refused: bool = False
-    """The machine is there and nobody listens on the port."""
+    """The host answers, but no process listens on the port."""
     connects: bool = False
     speaks: Speaks = Speaks.NOT_ASKED
     role: str = ""
-    """snode, name server, enode; empty for another gRPC server."""
+    """snode, name server or enode; empty for another gRPC server."""
     serving: bool = False
-    """Whether its health service says that requests are welcome."""
+    """Whether its health service reports that it serves requests."""
     proxy_variable: str = ""
-    """The environment variable that sends gRPC to this address through a proxy."""
+    """The environment variable that routes gRPC to this address through a proxy."""
 
 
 async def examine(address: str, environ: Mapping[str, str] = os.environ, *, patience: float = 1.0) -> Examination:
-    """Look at one address. Never raises, and takes at most `patience` times EXAMINE_TIMEOUT_S."""
+    """Examine one address. Never raises, and takes at most `patience` times EXAMINE_TIMEOUT_S."""
     deadline_s = asyncio.get_running_loop().time() + EXAMINE_TIMEOUT_S * patience
     seen = await reach(address, environ, patience=patience)
     if not seen.connects:
         return seen
     host, port = _host_and_port(address)
     tls = tls_from("", "", "", environ)
-    # All at once: what is learnt late is learnt by everybody's one deadline.
+    # Concurrently: the steps share one deadline.
     speaks, is_tls, (role, serving, answers) = await asyncio.gather(
         _first_word(host, port, deadline_s), _speaks_tls(host, port, deadline_s), _who(address, deadline_s, tls)
     )
     if is_tls and tls is not None and answers:
         speaks = Speaks.HTTP2
     if is_tls and speaks in (Speaks.HANGS_UP, Speaks.NOTHING):
-        speaks = Speaks.TLS  # some servers only hang up on who does not
+        speaks = Speaks.TLS  # some TLS servers close plaintext connections without an alert
     if speaks is not Speaks.HTTP2:
         role, serving = "", False
     elif not answers:
-        speaks = Speaks.NOTHING  # its first word was all: it hangs
+        speaks = Speaks.NOTHING  # it sent its first frame and then no answer
     return dataclasses.replace(seen, speaks=speaks, role=role, serving=serving)
 
 
 async def reach(address: str, environ: Mapping[str, str] = os.environ, *, patience: float = 1.0) -> Examination:
-    """Look whether anybody listens at an address, and no further; with `patience` times the usual limits."""
+    """Examine only the DNS name and the port of an address; `patience` multiplies the usual limits."""
     if not is_address(address) or "/" in address:
         return Examination(address)
     host, port = _host_and_port(address)
@@ -120,7 +120,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 async def _resolve(host: str, port: int) -> None:
-    """Ask for a name's addresses in a thread of its own: a resolver that hangs must not hold up our end."""
+    """Resolve a name in a separate thread, so that a resolver that hangs does not delay the examination."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[None] = loop.create_future()
 
@@ -134,7 +134,7 @@ async def _resolve(host: str, port: int) -> None:
             socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as caught:
             error = caught
-        with contextlib.suppress(RuntimeError):  # nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(tell, error)
 
     threading.Thread(target=ask, name="resolve", daemon=True).start()
@@ -177,7 +177,7 @@ async def _speaks_tls(host: str, port: int, deadline_s: float) -> bool:
 
 
 async def _who(address: str, deadline_s: float, tls: TlsClient | None) -> tuple[str, bool, bool]:
-    """The role, by its services, whether it is serving, and whether it answers at all."""
+    """The role by its services, whether it is serving, and whether it answers at all."""
     timeout_s = max(0.0, deadline_s - asyncio.get_running_loop().time())
     async with Channels(tls=tls.credentials() if tls is not None else None) as channels:
         health = health_pb2_grpc.HealthStub(channels.to(address))
@@ -194,7 +194,7 @@ async def _who(address: str, deadline_s: float, tls: TlsClient | None) -> tuple[
 
 
 def _proxy_variable(host: str, environ: Mapping[str, str]) -> str:
-    """The variable that gRPC obeys for this host, as gRPC itself looks for it."""
+    """The proxy variable that gRPC obeys for this host, found in gRPC's own order."""
     excepted = environ.get("no_grpc_proxy", environ.get("no_proxy", ""))
     if any(part and host.endswith(part.strip().lstrip("*")) for part in excepted.split(",")):
         return ""

@@ -1,4 +1,4 @@
-"""What operators do with groups and their clients. Everything goes through AdminService, so grpcurl can do it too."""
+"""The operator's calls about groups and clients. All go through AdminService, so grpcurl can call them too."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,11 +33,11 @@ class GroupAdmin:
     """An operator's calls about groups and clients. Reached as `Client.admin.groups`."""
 
     def __init__(self, connection: Connection) -> None:
-        """`Client.admin.groups` is the way in."""
+        """Applications use `Client.admin.groups`."""
         self._call = partial(connection.call, AdminServiceStub)
 
     async def describe(self, name: str) -> GroupDescription:
-        """A group's settings, its members, and how far it is in the topics they want. Errors: NotFound."""
+        """A group's settings, its members, and its progress in their topics. Errors: NotFound."""
         answer = await self._call("DescribeGroup", client_pb2.DescribeGroupRequest(name=name))
         members = tuple(map(_member, answer.members))
         return read(GroupDescription, answer, group=group_info(answer.group), members=members)
@@ -58,7 +58,7 @@ class GroupAdmin:
         park_expired: bool | None = None,
         lite_exclusive: bool | None = None,
     ) -> GroupInfo:
-        """Change what is given and leave the rest; a group that does not exist is created. Errors: Invalid.
+        """Change the settings that are given; a group that does not exist is created. Errors: Invalid.
 
         `retry` is "classic", "exponential:1s:10m", with a third part for a factor other than 2, or "list:1s,5s,30s".
         """
@@ -79,20 +79,20 @@ class GroupAdmin:
         return group_info((await self._call("UpdateGroup", request)).group)
 
     async def consumers(self, group: str) -> list[MemberInfo]:
-        """The consumers of a group, by client id. Errors: NotFound when there is none."""
+        """The consumers of a group, by client id. Errors: NotFound when no such group exists."""
         answer = await self._call("ListConsumers", client_pb2.ListConsumersRequest(group=group))
         return list(map(_member, answer.consumers))
 
     async def of_topic(self, topic: str) -> list[str]:
-        """The groups with a member that wants a topic now, by name."""
+        """The groups with a member that subscribes to a topic now, by name."""
         answer = await self._call("ListTopicGroups", client_pb2.ListTopicGroupsRequest(topic=topic))
         return list(answer.groups)
 
     async def set_mode(self, group: str, topic: str, mode: str, *, force: bool = False) -> str:
-        """Change how a group consumes a topic; returns how it was.
+        """Change how a group consumes a topic; returns the previous mode.
 
-        `mode` is "offsets" (push and pull), "pop", "pop-in-order", or "any": its next use decides. Errors: Invalid,
-        NotFound; Conflict while members are at work, unless forced: what they have is delivered again.
+        `mode` is "offsets" (push and pull), "pop", "pop-in-order", or "any" (the next use decides). With `force`,
+        messages that members have are delivered again. Errors: Invalid, NotFound, Conflict while members have messages.
         """
         request = client_pb2.SetDeliveryModeRequest(group=group, topic=topic, mode=_MODES.number(mode), force=force)
         return _MODES.name((await self._call("SetDeliveryMode", request)).before)
@@ -112,13 +112,13 @@ class GroupAdmin:
         offsets: Mapping[Queue, int] | None = None,
         force: bool = False,
     ) -> list[QueueOffset]:
-        """Move a group to a time (-1 = the end), to one offset, or to some; every queue's offset after it.
+        """Move a group to a time (-1 = the end), to one offset, or to one offset per queue; returns the new offsets.
 
-        Its members go on from there at once. Without `force` only backwards. Errors: Invalid; NotFound for a topic or
-        a group without offsets.
+        Its members continue from there immediately. Without `force` only backwards. Errors: Invalid, or NotFound for a
+        topic or a group without offsets.
         """
         if sum(target is not None for target in (time_ms, offset, offsets)) != 1:
-            raise Invalid("give one of time_ms, offset and offsets", field="target")
+            raise Invalid("expected exactly one of time_ms, offset and offsets", field="target")
         request = client_pb2.ResetOffsetsRequest(group=group, topic=topic, force=force)
         if time_ms is not None:
             request.time_ms = time_ms
@@ -135,17 +135,17 @@ class GroupAdmin:
         ]
 
     async def clone_offsets(self, from_group: str, to_group: str, topic: str) -> list[QueueOffset]:
-        """Give a group the offsets of another one. Errors: NotFound."""
+        """Copy the offsets of one group to another. Errors: NotFound."""
         request = client_pb2.CloneOffsetsRequest(from_group=from_group, to_group=to_group, topic=topic)
         return _offsets(await self._call("CloneOffsets", request))
 
     async def clients(self, group: str = "") -> list[ClientInfo]:
-        """The clients that are connected, at whichever snode; with `group` only its producers and consumers."""
+        """The clients that are connected, at any snode; with `group` only its producers and consumers."""
         answer = await self._call("ListClients", client_pb2.ListClientsRequest(group=group))
         return [read(ClientInfo, one) for one in answer.clients]
 
     async def describe_client(self, client_id: str, group: str = "", *, ask_client: bool = True) -> ClientDescription:
-        """One client and its queues; with `ask_client` as it sees them itself. Errors: NotFound."""
+        """One client and its queues; with `ask_client` as the client itself reports them. Errors: NotFound."""
         request = client_pb2.DescribeClientRequest(client_id=client_id, group=group, ask_client=ask_client)
         answer = await self._call("DescribeClient", request)
         queues = answer.running.queues if answer.HasField("running") else answer.queues
@@ -158,14 +158,14 @@ class GroupAdmin:
         )
 
     async def print_stack(self, client_id: str) -> str:
-        """What every thread and task of a client is doing, for a person. Errors: NotFound, Unsupported, Unavailable."""
+        """The stacks of all threads and tasks of a client, as text. Errors: NotFound, Unsupported, Unavailable."""
         result = await self._command(client_id, session_pb2.Command(print_stack=session_pb2.PrintStack()))
         return str(result.stack)
 
     async def consume_directly(
         self, client_id: str, group: str, queue: Queue, offset: int, body: bytes, *, tag: str = ""
     ) -> DirectResult:
-        """Let a client's handler process one message now, whoever owns its queue; no offset moves.
+        """Let a client's handler process one message now, independent of queue assignment; no offset moves.
 
         Errors: NotFound, Unavailable.
         """
@@ -187,7 +187,7 @@ class GroupAdmin:
 
 
 def group_info(group: topic_pb2.Group) -> GroupInfo:
-    """A group, read."""
+    """Convert a group from its protobuf message."""
     return read(GroupInfo, group, retry=read(RetryPolicy, group.retry).text())
 
 

@@ -1,4 +1,4 @@
-"""What operators do with the members of enodes. Everything goes through AdminService, so grpcurl can do it too."""
+"""The operator's calls about replicas of enodes. All go through AdminService, so grpcurl can call them too."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,87 +16,96 @@ NUMBER_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class EnodeMember:
-    """A process that keeps an enode's log, as it said last to the name server."""
+    """A replica: a process with a copy of an enode's log, as last reported to the name server."""
 
     number: int
     disk: str
-    """The id of its disk; an emptied disk is another member."""
+    """The id of its disk; a replica with an emptied disk is another one."""
     state: str
-    """leading, following, learning (it has no vote yet), away, or waiting (an empty disk that may be added)."""
+    """leading, following, learning (without a vote yet), away, or waiting (an empty disk that may be added)."""
     address: str = ""
     member_address: str = ""
     role: str = ""
     epoch: int = 0
-    """The highest epoch that it has promised."""
+    """The highest epoch that it has voted in."""
     tail_epoch: int = 0
-    """Of the last frame of its log."""
+    """The epoch of the last frame of its log."""
     tail_position: int = 0
-    """Where its log ends."""
+    """The end of its log."""
     committed: int = 0
-    """Everything below is on a majority of the disks, as far as it knows."""
+    """Everything before it is known to be on a quorum of the disks."""
     is_electable: bool = False
     is_leader_silent: bool = False
-    """It hears no leader."""
+    """Whether it receives nothing from a leader."""
     reported_ms_ago: int | None = None
-    """None = it never reported to the name server that answered."""
+    """None = it has not reported to the name server that answered."""
     lag_bytes: int | None = None
-    """How far it is behind the leader's log; None = not known."""
+    """Lag behind the leader's log; None = unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnodeMembers:
-    """The members of one enode."""
+    """The replicas of one enode."""
 
     enode: str
     set_id: str
     leader: int | None
-    """The number of the member that leads; None = nobody, as far as the name server knows."""
+    """The number of the replica that leads; None = no leader is known to the name server."""
     proposed: int | None
-    """The number of the member that the name servers proposed last."""
+    """The number of the replica that the name servers proposed last."""
     proposed_epoch: int
     majority: int
-    """How many have to agree on a leader, and have to have what is acknowledged."""
+    """The number of replicas needed to elect a leader and to acknowledge a message."""
     members: tuple[EnodeMember, ...]
 
 
 class MemberAdmin:
-    """An operator's calls about the members of enodes. Reached as `Client.admin.members`."""
+    """An operator's calls about the replicas of enodes. Reached as `Client.admin.members`."""
 
     def __init__(self, connection: Connection) -> None:
-        """`Client.admin.members` is the way in."""
+        """Applications use `Client.admin.members`."""
         self._call = partial(connection.call, AdminServiceStub)
 
     async def list(self, enode: str = "") -> tuple[EnodeMembers, ...]:
-        """The members of one enode, or of all that have some. Errors: NotFound."""
+        """The replicas of one enode, or of all enodes with several. Errors: NotFound."""
         answer = await self._call("ListMembers", member_admin_pb2.ListMembersRequest(enode=enode))
         return tuple(map(_members, answer.enodes))
 
     async def hand_over(self, enode: str, to: int | None = None) -> int:
-        """Let another member lead, the one that has the most unless one is named; the number of the successor.
+        """Transfer leadership to a replica, by default the one with the longest log; returns its number.
 
-        Errors: NotFound, Conflict; Unavailable when nobody leads.
+        Errors: NotFound, Conflict, or Unavailable without a leader.
         """
         request = enode_members_pb2.HandOverRequest(enode=enode, successor=_id(to, "") if to is not None else None)
         answer = await self._call("HandOver", request)
         return int(answer.successor.number)
 
     async def elect(self, enode: str, number: int, disk: str = "") -> int:
-        """Have a member proposed when nobody leads; the epoch. Errors: NotFound; Conflict, which says why not."""
+        """Propose a replica as leader if there is none; returns the epoch. Errors: NotFound, Conflict (reason)."""
         request = member_admin_pb2.ElectMemberRequest(enode=enode, member=_id(number, disk))
         return int((await self._call("ElectMember", request)).proposal.epoch)
 
     async def add(self, enode: str, number: int, disk: str = "") -> None:
-        """Let a disk that waits have the log; it votes when it has it. Errors: NotFound, Conflict, Unavailable."""
+        """Add a waiting disk as a replica; it votes when it has the log. Errors: NotFound, Conflict, Unavailable."""
         await self._call("AddMember", enode_members_pb2.AddMemberRequest(enode=enode, member=_id(number, disk)))
 
     async def remove(self, enode: str, number: int, disk: str = "") -> None:
-        """Let a member have nothing more. Errors: NotFound; Conflict when it leads; Unavailable."""
+        """Remove a replica. Errors: NotFound, Conflict when it leads, Unavailable."""
         await self._call("RemoveMember", enode_members_pb2.RemoveMemberRequest(enode=enode, member=_id(number, disk)))
+
+    async def accept_store(self, enode: str, store_id: str) -> str:
+        """Accept another store of an enode, such as an empty one; returns the id of the store that it replaces.
+
+        Until the new store has registered, the registered one is accepted too. Its id as `store_id` cancels the change.
+        Errors: NotFound for an enode that was never registered, Invalid, Unavailable.
+        """
+        request = member_admin_pb2.AcceptStoreRequest(enode=enode, store_id=store_id)
+        return str((await self._call("AcceptStore", request)).former_store_id)
 
 
 def _id(number: int, disk: str) -> member_report_pb2.MemberId:
     if not 1 <= number <= NUMBER_MAX:
-        raise Invalid(f"{number}; give the number of a member, 1 to {NUMBER_MAX}", field="member")
+        raise Invalid(f"{number}; expected the number of a replica, 1 to {NUMBER_MAX}", field="member")
     return member_report_pb2.MemberId(number=number, disk=disk)
 
 

@@ -1,4 +1,4 @@
-"""What operators ask when something is wrong: of processes, of a group that does not consume, of single messages."""
+"""Calls for diagnosis: settings of processes, a group that does not consume, the delivery of single messages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,71 +15,71 @@ from ortoo.v1.settings_pb2_grpc import SettingsServiceStub
 
 _STATES = EnumNames("state", delivery_pb2.DeliveryState)
 MARGIN_S = 1.0
-"""What the snode may take beside the processes that it asks."""
+"""Time for the snode's own work, beyond the limit for the processes that it queries."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFinding:
-    """One thing that is wrong, as a process of the cluster says it; its name never changes."""
+    """One problem that a process of the cluster reports; its name never changes."""
 
     name: str
     seen: str
     consequence: str
     cure: str
-    """What to do, with the command."""
+    """The remedy, with the command."""
     serious: bool
-    """Whether something does not work because of it; otherwise it soon may not, or somebody should look."""
+    """True if something does not work because of it; False if it may soon, or needs a look."""
     process: str = ""
-    """Who says so, such as `enode enode-0`; empty when it was found by comparing."""
+    """The process that reports it, such as `enode enode-0`; empty for a comparison of several processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
-    """What one process says about its settings."""
+    """The settings of one process."""
 
     role: str
     name: str
     address: str = ""
-    """Where it was asked; empty = it is the snode that answered."""
+    """Address of the process; empty for the snode that answered."""
     settings: tuple[Setting, ...] = ()
     changes: tuple[SettingChange, ...] = ()
-    """The oldest first."""
+    """Oldest first."""
     error: str = ""
-    """Why it did not answer, or did not take a change; empty = it did."""
+    """The reason why it did not answer or rejected a change; empty if it did neither."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageDelivery:
-    """What became of one message for a group."""
+    """The state of one message for a group."""
 
     queue: Queue
     offset: int
     state: str
-    """waiting, leased, delayed, acknowledged, parked; outstanding = of a member that commits offsets."""
+    """waiting, leased, delayed, acknowledged, parked; outstanding = with a member that commits offsets."""
     attempt: int
-    """How often it was delivered."""
+    """Number of deliveries so far."""
     until_ms: int
-    """When its lease ends, or from when on it comes again; 0 = neither."""
+    """End of its lease, or time of its next delivery; 0 = neither."""
     consumer: str
-    """Who has it, or gave it back last; empty = not known any more."""
+    """The consumer that has it or released it last; empty = unknown."""
     error: str
-    """What that consumer said; of a parked one why it was parked."""
+    """The error that this consumer reported; for a parked message the reason for parking."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """What became of messages, by queue and offset."""
+    """The states of messages, by queue and offset."""
 
     messages: tuple[MessageDelivery, ...]
     enodes_away: tuple[str, ...]
-    """Those could not be asked."""
+    """Enodes that could not be reached."""
     more: bool = False
-    """There are more than fit into one answer: ask again from behind the last one."""
+    """The answer is full; call again with the offset after the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something is not consumed; its name never changes."""
+    """A reason why messages are not consumed; its name never changes."""
 
     name: str
     seen: str
@@ -88,24 +88,24 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a group does not consume, what counts most first."""
+    """The reasons why a group does not consume, most important first."""
 
     reasons: tuple[Reason, ...]
     delivery: MessageDelivery | None = None
-    """Of the message that was asked about."""
+    """State of the message that was asked about."""
 
 
 class Operations:
-    """Questions to a cluster that does not do what it should. Reached as `Client.admin.operations`."""
+    """Calls for the diagnosis of a cluster. Reached as `Client.admin.operations`."""
 
     def __init__(self, connection: Connection) -> None:
-        """`Client.admin` is the way in."""
+        """Applications use `Client.admin.operations`."""
         self._connection = connection
 
     async def findings(self, *, timeout_s: float = 2.0) -> list[ClusterFinding]:
-        """What is wrong in the cluster, as its processes know it themselves; the serious ones first.
+        """The problems that processes of the cluster report; serious ones first.
 
-        Each of them may take `timeout_s` to answer. Errors: Forbidden; Unsupported when the snode is older.
+        Each process may take `timeout_s` to answer. Errors: Forbidden, or Unsupported when the snode is older.
         """
         request = findings_pb2.ListFindingsRequest(timeout_ms=int(timeout_s * 1000))
         answer = await self._connection.call(
@@ -114,9 +114,9 @@ class Operations:
         return [read(ClusterFinding, one) for one in answer.findings]
 
     async def settings(self, role: str, process: str = "") -> list[ProcessSettings]:
-        """What is in force in each process of a role, `namesrv`, `enode` or `snode`, or in one of them.
+        """The settings in force in each process of a role (`namesrv`, `enode` or `snode`), or in one of them.
 
-        Errors: Invalid, Forbidden; NotFound (process).
+        Errors: Invalid, Forbidden, NotFound (process).
         """
         request = settings_pb2.ListSettingsRequest(role=role, process=process)
         answer = await self._connection.call(SettingsServiceStub, "ListSettings", request)
@@ -131,10 +131,10 @@ class Operations:
         process: str = "",
         check_only: bool = False,
     ) -> list[ProcessSettings]:
-        """Change settings of running processes until their next start; `reset` goes back to file and environment.
+        """Change settings of running processes until their next start; `reset` restores those of file and environment.
 
         Values are written as in the environment. Either every process takes the change or none; with `check_only` none
-        does. Errors: Invalid, naming the setting; Forbidden, NotFound (process), Unavailable.
+        does. Errors: Invalid (names the setting), Forbidden, NotFound (process), Unavailable.
         """
         request = settings_pb2.UpdateSettingsRequest(
             role=role, process=process, values=values, reset=reset, check_only=check_only
@@ -143,7 +143,7 @@ class Operations:
         return [read(ProcessSettings, one) for one in answer.processes]
 
     async def setting_changes(self, role: str, process: str = "") -> list[ProcessSettings]:
-        """What was changed in each process of a role since it started. Errors: as of `settings`."""
+        """The changes of settings in each process of a role since it started. Errors: as `settings`."""
         request = settings_pb2.ListSettingChangesRequest(role=role, process=process)
         answer = await self._connection.call(SettingsServiceStub, "ListSettingChanges", request)
         return [read(ProcessSettings, one) for one in answer.processes]
@@ -158,10 +158,10 @@ class Operations:
         to_offset: int = 0,
         limit: int = 100,
     ) -> Deliveries:
-        """What became of messages of a topic for a group, or of one queue of it, by queue and offset.
+        """The states of messages of a topic, or of one of its queues, for a group, by queue and offset.
 
-        Without `from_offset` of those that it is not done with; `to_offset` is exclusive, 0 = the end; at most `limit`
-        of each queue, and as many as fit into one answer. Errors: NotFound (topic), Invalid.
+        Without `from_offset` only messages that the group has not finished. `to_offset` is exclusive; 0 = the end.
+        At most `limit` messages of each queue, and at most one answer's size. Errors: NotFound (topic), Invalid.
         """
         request = delivery_pb2.ListDeliveriesRequest(
             group=group,

@@ -1,4 +1,4 @@
-"""Programs declared by decorators: which function handles which topic, with what, and what its bodies are.
+"""Programs declared with decorators: handler functions, their topics, their body types and their dependencies.
 
-In: functions and their annotations. Out: consumers and producers of the rest of the client. Nothing here imports it.
+Built on the consumers and producers of the rest of the client, which imports nothing from here.
 """

@@ -1,13 +1,21 @@
-"""A program: handlers of topics, producers and what they need, declared once and run together.
+"""A program: handlers of topics, producers and their dependencies, declared once and run together.
 
-app = App("billing")
+A program with one handler:
 
-@app.consumer("orders", retries=(timedelta(minutes=10), timedelta(hours=1)))
-async def charge(order: Order, bank: Bank) -> None:
-    await bank.charge(order.number, order.cents)
+    from datetime import timedelta
 
-if __name__ == "__main__":
-    app.run("localhost:8081")
+    from ortoo.client import App
+
+    app = App("billing")
+
+
+    @app.consumer("orders", retries=(timedelta(minutes=10), timedelta(hours=1)))
+    async def charge(order: Order, bank: Bank) -> None:
+        await bank.charge(order.number, order.cents)
+
+
+    if __name__ == "__main__":
+        app.run("localhost:8081")
 """
 
 import asyncio
@@ -47,19 +55,19 @@ class TopicProducer(Generic[T]):
         self._producer: Producer | None = None
 
     async def send(self, value: T, like: Message | None = None) -> Receipt:
-        """Send a value; it is stored when this returns. Tag, keys, times and the rest are those of `like`.
+        """Send a value; it is stored when this returns. Tag, keys, times and other fields are copied from `like`.
 
-        Errors: Closed while the program does not run; as `Producer.send`.
+        Errors: Closed while the program does not run, otherwise as `Producer.send`.
         """
         if self._producer is None:
-            raise Closed(f"the program that sends to {self.topic} does not run; enter `App.running` first")
+            raise Closed(f"the program that sends to {self.topic} is not running; enter `App.running` first")
         body = self._codec.encode(value)
         message = Message(body) if like is None else Message(body, like.tag, like.keys, **like.rare._asdict())
         return await self._producer.send(message)
 
     @asynccontextmanager
     async def open(self, mq: Client) -> AsyncIterator[None]:
-        """Send through `mq` until the block is left."""
+        """Send through `mq` until the block ends."""
         async with mq.producer(self.topic, self._settings) as self._producer:
             try:
                 yield
@@ -69,7 +77,7 @@ class TopicProducer(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Consumer:
-    """One handler, and what it handles."""
+    """One handler with its subscription."""
 
     handler: Callable[..., Awaitable[None]]
     topic: str
@@ -80,14 +88,14 @@ class _Consumer:
     settings: PopSettings | None
 
     def bound(self, made: dict[Any, Any]) -> PopHandler:
-        """The handler of popped messages, given what providers made. Errors: Invalid for what nobody provides."""
+        """The handler of popped messages with its dependencies. Errors: Invalid for a parameter without a provider."""
         parameters = parameters_of(self.handler)
         asked = {name: made[kind] for name, kind in parameters.items() if kind in made}
         messages = [name for name, kind in parameters.items() if kind is PoppedMessage]
         bodies = [name for name in parameters if name not in asked and name not in messages]
         if len(bodies) > 1:
             name = getattr(self.handler, "__qualname__", repr(self.handler))
-            raise Invalid(f"{name} takes {' and '.join(bodies)}: one is the body, and nothing provides the other")
+            raise Invalid(f"{name} takes {' and '.join(bodies)}, but only one can be the body; add a provider")
         codecs = {name: codec_of(parameters[name]) for name in bodies}
 
         async def handle(message: PoppedMessage) -> None:
@@ -109,22 +117,22 @@ class _Consumer:
 
     @property
     def pop_settings(self) -> PopSettings:
-        """How its messages are popped: with the first try and its retries, where it says any."""
+        """The settings for popping; `retries` sets the number of attempts if it is given."""
         settings = self.settings or PopSettings()
         return settings if self.retries is None else replace(settings, attempts_max=len(self.retries) + 1)
 
     def _again(self, attempt: int) -> RetryLater | None:
-        """When a message comes again that failed for the `attempt`th time; None = as its consumer and group say."""
-        if self.retries is None or attempt > len(self.retries):  # then it was the last try of `pop_settings`
+        """The delay after the `attempt`th failure; None = by the policy of consumer and group."""
+        if self.retries is None or attempt > len(self.retries):  # the last attempt of `pop_settings`
             return None
         return RetryLater(delay_ms=self.retries[attempt - 1] / timedelta(milliseconds=1))
 
 
 class App:
-    """A program, declared. Nothing happens before it runs; it may run several times, one after the other."""
+    """A program, declared. Nothing happens before it runs. It may run several times, one run after the other."""
 
     def __init__(self, group: str) -> None:
-        """`group` is whose progress its consumers share, unless they name another one."""
+        """`group` is the consumer group of all consumers that do not name their own."""
         self.group = group
         self._providers = Providers()
         self._consumers: list[_Consumer] = []
@@ -142,10 +150,10 @@ class App:
     ) -> Callable[[Handler], Handler]:
         """Let the decorated function handle each message of `topic`, up to `concurrency` at a time.
 
-        Of its parameters one is the body, as the type that it is annotated with; `PoppedMessage` is the message itself;
-        others come from providers. A message is acknowledged when the function returns. When it raises, the message
-        comes again after `retries`, one after the other, and is parked after the last; None = as the group says. A body
-        that is not of its type is parked at once.
+        One parameter is the body, decoded to its annotated type. A parameter of type `PoppedMessage` is the message
+        itself; others come from providers. The message is acknowledged when the function returns. When the function
+        raises, the message is delivered again after each delay in `retries` and then parked. `None` uses the group's
+        retry policy. A body that cannot be decoded is parked at once.
         """
 
         def declare(handler: Handler) -> Handler:
@@ -163,22 +171,22 @@ class App:
         return producer
 
     def provide(self, provider: Provider) -> Provider:
-        """Let the decorated function make what it says that it returns, once, for whoever asks for that type.
+        """Register the decorated function as the provider of its return type; it is called once per run.
 
-        What is behind its `yield` is done when the program ends. Errors: Invalid.
+        Code after its `yield` runs when the program ends. Errors: Invalid.
         """
         self._providers.add(provider)
         return provider
 
     def replace(self, value: object, kind: Any = None) -> None:
-        """Provide `value` as a `kind` (None = its own type), instead of what a provider would make: in tests."""
+        """Provide `value` as a `kind` (None = its own type) instead of calling a provider, for tests."""
         self._providers.put(value, kind or type(value))
 
     @asynccontextmanager
     async def running(self, mq: Client) -> AsyncIterator[None]:
-        """Run until the block is left; what is being handled then comes again, without counting an attempt.
+        """Run until the block ends. Messages in handlers are then released without counting an attempt.
 
-        Errors: Invalid for what cannot be provided; what ends a consumer, as an ExceptionGroup.
+        Errors: Invalid for a missing dependency, or the error that ended a consumer, as an ExceptionGroup.
         """
         async with AsyncExitStack() as stack:
             for producer in self._producers:

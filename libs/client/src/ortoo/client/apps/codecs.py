@@ -1,12 +1,12 @@
-"""Bodies as values of a type, by the type that a function asks for.
+"""Codecs between bodies and values, chosen by the annotated type.
 
-    bytes                       the body itself
-    str                         UTF-8
-    pyarrow.Table               Arrow's IPC stream
-    pydantic models             JSON, by pydantic
-    everything else             JSON, by msgspec: Struct, dataclass, TypedDict, dict, list, int, Any, ...
+* `bytes`: the body itself
+* `str`: UTF-8
+* `pyarrow.Table`: Arrow's IPC stream
+* pydantic models: JSON, by pydantic
+* all other types (Struct, dataclass, TypedDict, dict, list, int, Any, ...): JSON, by msgspec
 
-What is not bytes, str or a table is checked against its type when it is read.
+Bodies of the last two kinds are validated against the type when they are decoded.
 """
 
 import sys
@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 class Undecodable(Exception):
-    """A body is not what its handler takes; trying again would not help."""
+    """A body cannot be decoded to the handler's type; a retry would not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyCodec(Generic[T]):
-    """How values of one type become bodies, and the other way round."""
+    """Encoding and decoding of one type."""
 
     encode: Callable[[T], bytes]
     decode: Callable[[bytes], T]
@@ -33,7 +33,7 @@ class BodyCodec(Generic[T]):
 
 
 def codec_of(kind: Any) -> BodyCodec[Any]:
-    """The codec of a type. Errors: TypeError for what neither library can read."""
+    """The codec of a type. Errors: TypeError for a type that neither library can decode."""
     if kind is bytes:
         return BodyCodec(bytes, bytes)
     if kind is str:
@@ -46,13 +46,13 @@ def codec_of(kind: Any) -> BodyCodec[Any]:
 
 
 def _is_of(kind: Any, module: str, name: str) -> bool:
-    """Whether a type is that one of a library or derived from it; who has such a type has imported the library."""
+    """Whether a type is this class of a library or derived from it, without importing the library."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(kind, type) and issubclass(kind, getattr(loaded, name))
 
 
 _UNREADABLE = (ValueError, OSError, KeyError, NotImplementedError, RecursionError)
-"""What these libraries raise for bytes: msgspec also when they nest too deeply, Arrow whatever it likes."""
+"""Exceptions of the libraries for invalid bodies: msgspec's also for deep nesting, Arrow's various kinds."""
 
 
 def _telling(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
@@ -77,7 +77,7 @@ def _arrow() -> BodyCodec[Any]:
     def decode(body: bytes) -> Any:
         with pa.ipc.open_stream(body) as reader:
             table = reader.read_all()
-        table.validate(full=True)  # Arrow believes offsets that it is told: reading such a table would end the process
+        table.validate(full=True)  # Arrow trusts offsets in the body; reading invalid ones would crash the process
         return table
 
     return BodyCodec(encode, _telling(decode))

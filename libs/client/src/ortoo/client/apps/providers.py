@@ -1,4 +1,4 @@
-"""What handlers need beside the message: made once, when the program starts, and found by its type."""
+"""Dependencies of handlers: made once, when the program starts, and found by type."""
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -11,27 +11,27 @@ Provider = Callable[..., Any]
 
 
 class Providers:
-    """Functions that make what others ask for, by the type that they return.
+    """Functions that make dependencies, by the type that they return.
 
-    A provider may ask for what others make. One that yields goes on when the program ends, the last one first.
+    A provider may depend on others. A provider that yields is resumed when the program ends, in reverse order.
     """
 
     def __init__(self) -> None:
         self._providers: dict[Any, Provider] = {}
 
     def add(self, provider: Provider) -> None:
-        """Take a function in. Errors: Invalid without a return type, or when another one makes the same."""
+        """Add a function. Errors: Invalid without a return type, or when another provider makes the same type."""
         made = _made_by(provider)
         if made in self._providers:
             raise Invalid(f"{_name(made)} is provided twice: {_name(provider)} is the second", field="provide")
         self._providers[made] = provider
 
     def put(self, value: object, kind: Any) -> None:
-        """Provide what is there already, as a `kind`, instead of what would be made: for tests."""
+        """Provide an existing value as a `kind` instead of calling a provider, for tests."""
         self._providers[kind] = lambda: value
 
     async def make(self, stack: AsyncExitStack) -> dict[Any, Any]:
-        """Everything, by type; what has to be taken back is in `stack`. Errors: Invalid for what cannot be made."""
+        """All dependencies, by type; `stack` undoes them. Errors: Invalid for one that cannot be made."""
         made: dict[Any, Any] = {}
         under_way: list[Any] = []
 
@@ -39,8 +39,8 @@ class Providers:
             if kind in made:
                 return made[kind]
             if kind in under_way or kind not in self._providers:
-                why = "which asks for itself in the end" if kind in under_way else "which nothing provides"
-                raise Invalid(f"{_name(wanted_by)} asks for {_name(kind)}, {why}", field="provide")
+                why = "which depends on itself" if kind in under_way else "which has no provider"
+                raise Invalid(f"{_name(wanted_by)} depends on {_name(kind)}, {why}", field="provide")
             under_way.append(kind)
             provider = self._providers[kind]
             asked = {name: await make_one(one, provider) for name, one in parameters_of(provider).items()}
@@ -54,18 +54,18 @@ class Providers:
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The parameters of a function and their types. Errors: Invalid for one without a type."""
+    """The parameters of a function and their types. Errors: Invalid for a parameter without annotation."""
     hints = get_type_hints(function)
     names = list(inspect.signature(function).parameters)
     if untyped := [name for name in names if name not in hints]:
-        raise Invalid(f"{_name(function)} does not say what {untyped[0]!r} is; annotate it", field=untyped[0])
+        raise Invalid(f"{_name(function)} has no annotation for {untyped[0]!r}; add its type", field=untyped[0])
     return {name: hints[name] for name in names}
 
 
 def _made_by(provider: Provider) -> Any:
     made = get_type_hints(provider).get("return")
     if made is None:
-        raise Invalid(f"{_name(provider)} does not say what it makes; annotate what it returns", field="provide")
+        raise Invalid(f"{_name(provider)} has no return annotation; add the type that it provides", field="provide")
     if get_origin(made) in (AsyncIterator, AsyncGenerator):
         return get_args(made)[0]
     return made

@@ -1,4 +1,7 @@
-"""The client for programs without an event loop: the same calls, each returning when it is done.
+"""The client for programs without an event loop: the same calls, each returning when it has completed.
+
+    from ortoo.client import Message
+    from ortoo.client.blocking import connect
 
     with connect("localhost:8081") as mq:
         with mq.producer("orders") as producer:
@@ -7,8 +10,8 @@
             for message in consumer:
                 consumer.ack(message)
 
-One thread runs the event loop of each connection; calls may come from any thread. Without blocks, `close()` does what
-the end of a block does; `mq.within(5.0)`, `producer.within(5.0)` and the like give each call so many seconds.
+One thread runs the event loop of each connection. Calls may come from any thread. Without a `with` block, call
+`close()` at the end. `mq.within(5.0)`, `producer.within(5.0)` and so on limit each call to that number of seconds.
 """
 
 from ortoo.client.blocking.admin import Admin, GroupAdmin

@@ -1,4 +1,4 @@
-"""What operators do, for programs without an event loop."""
+"""The operator's calls, for programs without an event loop."""
 
 from ortoo.client.admin.admin import Admin as AsyncAdmin
 from ortoo.client.admin.groups import GroupAdmin as AsyncGroupAdmin
@@ -25,25 +25,26 @@ class GroupAdmin(Facade[AsyncGroupAdmin]):
 
 
 class MemberAdmin(Facade[AsyncMemberAdmin]):
-    """An operator's calls about the members of enodes; see `ortoo.client.MemberAdmin`."""
+    """An operator's calls about the replicas of enodes; see `ortoo.client.MemberAdmin`."""
 
     list = blocking(AsyncMemberAdmin.list)
     hand_over = blocking(AsyncMemberAdmin.hand_over)
     elect = blocking(AsyncMemberAdmin.elect)
     add = blocking(AsyncMemberAdmin.add)
     remove = blocking(AsyncMemberAdmin.remove)
+    accept_store = blocking(AsyncMemberAdmin.accept_store)
 
 
 class Admin(Facade[AsyncAdmin]):
     """An operator's calls; see `ortoo.client.Admin`."""
 
     def __init__(self, thread: LoopThread, behind: AsyncAdmin) -> None:
-        """`Client.admin` is the way in."""
+        """Applications use `Client.admin`."""
         super().__init__(thread, behind)
         self.groups = GroupAdmin(thread, behind.groups)
-        """What concerns groups and clients."""
+        """Calls about groups and clients."""
         self.members = MemberAdmin(thread, behind.members)
-        """What concerns the members of enodes."""
+        """Calls about the replicas of enodes."""
 
     create_topic = blocking(AsyncAdmin.create_topic)
     ensure_topic = blocking(AsyncAdmin.ensure_topic)

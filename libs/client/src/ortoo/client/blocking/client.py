@@ -1,4 +1,4 @@
-"""The client for programs without an event loop: the same calls, each returning when it is done."""
+"""The client for programs without an event loop: the same calls, each returning when it has completed."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ class Producer(OpenFacade[AsyncProducer]):
     flush = blocking(AsyncProducer.flush)
 
     def send_many(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
-        """Send many messages and wait until all are stored. Errors: the first failure; the others may be stored."""
+        """Send many messages and wait until all are stored. Errors: the first failure (others may be stored)."""
         taken = list(messages)
 
         async def send() -> list[Receipt]:
@@ -37,7 +37,7 @@ class Transaction(Facade[AsyncTransaction]):
     """Messages that wait for a verdict; see `ortoo.client.Transaction`."""
 
     def __init__(self, thread: LoopThread, behind: AsyncTransaction) -> None:
-        """`TransactionalProducer.begin` is the way in."""
+        """Applications use `TransactionalProducer.begin`."""
         super().__init__(thread, behind)
         self.transaction_id, self.message_ids, self.queue = behind.transaction_id, behind.message_ids, behind.queue
 
@@ -52,23 +52,23 @@ class TransactionalProducer(OpenFacade[AsyncTransactionalProducer]):
 
     @property
     def known(self) -> bool:
-        """Whether the server knows this producer and may ask it."""
+        """Whether the server has registered this producer, so that it can send it checks."""
         return self._behind.known.is_set()
 
     def begin(self, *messages: Message, check_after_ms: int = 0) -> Transaction:
-        """Store messages that nobody sees before `commit`."""
+        """Store messages that consumers see only after `commit`."""
         begun = self._thread.wait(self._behind.begin(*messages, check_after_ms=check_after_ms), self._limit_s)
         return Transaction(self._thread, begun)
 
 
 class Client(OpenFacade[asynchronous.Client]):
-    """What an application has of a cluster. Made by `connect`."""
+    """A connected client: makes producers and consumers, and has the operator's calls as `admin`. Made by `connect`."""
 
     def __init__(self, thread: LoopThread, behind: asynchronous.Client) -> None:
-        """`connect` is the way in."""
+        """Applications get a client from `connect`."""
         super().__init__(thread, behind)
         self.admin = Admin(thread, behind.admin)
-        """What operators do."""
+        """The operator's calls."""
 
     producer = opening(asynchronous.Client.producer, Producer)
     consumer = opening(asynchronous.Client.consumer, Consumer)
@@ -80,7 +80,7 @@ class Client(OpenFacade[asynchronous.Client]):
     def transactional_producer(
         self, topic: str, group: str, checker: Callable[[TransactionCheck], Verdict]
     ) -> TransactionalProducer:
-        """A producer whose messages wait for a verdict; `checker` runs on a thread of its own."""
+        """A producer whose messages wait for a verdict; `checker` runs on a separate thread."""
 
         async def check(question: TransactionCheck) -> Verdict:
             return await asyncio.to_thread(checker, question)
@@ -88,7 +88,7 @@ class Client(OpenFacade[asynchronous.Client]):
         return _open_checked(self, topic, group, check)
 
     def _end(self, error: BaseException | None) -> None:
-        self._thread.close()  # and with it everything that was opened by this client and is open still
+        self._thread.close()  # closes everything that this client opened and that is still open
 
 
 _open_checked = opening(asynchronous.Client.transactional_producer, TransactionalProducer)

@@ -1,4 +1,4 @@
-"""The consumers for programs without an event loop. What they received is settled by their own methods."""
+"""The consumers for programs without an event loop. Acknowledge messages with the methods of the consumer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -22,18 +22,18 @@ M = TypeVar("M")
 
 
 class HandlerFacade(OpenFacade[A]):
-    """A consumer whose handlers run in threads, until somebody stops them; one run at a time."""
+    """A consumer whose handlers run in threads until `stop`; one run at a time."""
 
     def __init__(self, thread: LoopThread, behind: A) -> None:
-        """The methods of `Client` are the way in."""
+        """Applications use the methods of `Client`."""
         super().__init__(thread, behind)
         self._running: asyncio.Task[None] | None = None
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Let `run` return, or the next one when none runs; call it from another thread, or from a handler.
+        """Let the current `run` return, or the next one; call it from another thread or from a handler.
 
-        Handlers that still run are waited for, and what they have processed is acknowledged.
+        `run` waits for handlers that still run and acknowledges the messages that they have processed.
         """
         self._thread.soon(self._stop)
 
@@ -48,7 +48,7 @@ class HandlerFacade(OpenFacade[A]):
         handler: Callable[[M], T],
         run: Callable[[Callable[[M], Awaitable[T]]], Awaitable[None]],
     ) -> None:
-        """Wait for `run`, which gets a handler for the loop, until it ends or `stop` is called. Errors: those of it."""
+        """Wait for `run`, which gets a handler for the loop, until it ends or `stop` is called. Errors: as `run`."""
 
         async def handle(received: M) -> T:
             task = asyncio.current_task()
@@ -72,7 +72,7 @@ class HandlerFacade(OpenFacade[A]):
 
 
 class Consumer(HandlerFacade[AsyncConsumer]):
-    """A member of a group; see `ortoo.client.Consumer`. Acknowledge with `ack` of this object, from any thread."""
+    """A group member; see `ortoo.client.Consumer`. Acknowledge with `ack` of this object, from any thread."""
 
     batches = iterating(AsyncConsumer.batches)
     subscribe = on_loop(AsyncConsumer.subscribe)
@@ -81,12 +81,12 @@ class Consumer(HandlerFacade[AsyncConsumer]):
 
     @property
     def queues(self) -> tuple[Queue, ...]:
-        """The queues this member has now."""
+        """The queues that are assigned to this member now."""
         return self._behind.queues
 
     @property
     def lost_messages(self) -> int:
-        """How many messages could not be delivered because they are damaged where they are stored."""
+        """Number of messages that could not be delivered because their stored bytes are damaged."""
         return self._behind.lost_messages
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
@@ -95,16 +95,16 @@ class Consumer(HandlerFacade[AsyncConsumer]):
             yield from batch
 
     def ack(self, received: ReceivedMessage | ReceivedBatch) -> None:
-        """A message, or a whole batch, is processed."""
+        """Acknowledge a message or a whole batch as processed."""
         self._thread.soon(received.ack)
 
     def run(self, handler: Callable[[ReceivedMessage], None], *, concurrency: int = 1) -> None:
-        """Give each message to `handler`, in so many threads, and acknowledge it when it returns; until `stop`."""
+        """Give each message to `handler` in `concurrency` threads and acknowledge it when it returns, until `stop`."""
         self._run(concurrency, handler, lambda handle: self._behind.run(handle, concurrency=concurrency))
 
 
 class PullConsumer(HandlerFacade[AsyncPullConsumer]):
-    """A member of a group that pulls; see `ortoo.client.PullConsumer`. Acknowledge with `ack` of this object."""
+    """A group member that pulls; see `ortoo.client.PullConsumer`. Acknowledge with `ack` of this object."""
 
     assign = on_loop(AsyncPullConsumer.assign)
     subscribe = on_loop(AsyncPullConsumer.subscribe)
@@ -123,12 +123,12 @@ class PullConsumer(HandlerFacade[AsyncPullConsumer]):
 
     @property
     def queues(self) -> tuple[Queue, ...]:
-        """The queues this consumer has now, sorted."""
+        """The queues that are assigned to this consumer now, sorted."""
         return self._thread.call(lambda: self._behind.queues)
 
     @property
     def lost_messages(self) -> int:
-        """How many messages could not be had because they are damaged where they are stored."""
+        """Number of messages that could not be read because their stored bytes are damaged."""
         return self._behind.lost_messages
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
@@ -137,48 +137,48 @@ class PullConsumer(HandlerFacade[AsyncPullConsumer]):
             yield from batch
 
     def ack(self, received: ReceivedMessage | ReceivedBatch) -> None:
-        """A message, or a whole batch, is processed."""
+        """Acknowledge a message or a whole batch as processed."""
         self._thread.soon(received.ack)
 
     def run(self, handler: Callable[[ReceivedMessage], None], handling: Handling | None = None) -> None:
-        """Give each message to `handler`, in many threads, and acknowledge it when it returns; until `stop`."""
+        """Give each message to `handler` in threads and acknowledge it when it returns, until `stop`."""
         chosen = handling or Handling()
         self._run(chosen.concurrency, handler, lambda handle: self._behind.run(handle, chosen))
 
     def run_batches(self, handler: Callable[[Sequence[ReceivedMessage]], int | None], handling: Handling) -> None:
-        """As `run`, with several messages of a queue at once; the handler returns how many are processed."""
+        """As `run`, with several messages of a queue at once; the handler returns the number of processed ones."""
         self._run(handling.concurrency, handler, lambda handle: self._behind.run_batches(handle, handling))
 
     def run_in_order(
         self, handler: Callable[[ReceivedMessage], CommitVerdict | None], handling: Handling | None = None
     ) -> None:
-        """Give the messages of each queue to `handler` one after another, in threads; until `stop`."""
+        """Give the messages of each queue to `handler` one after another, in threads, until `stop`."""
         chosen = handling or Handling()
         self._run(chosen.concurrency, handler, lambda handle: self._behind.run_in_order(handle, chosen))
 
 
 class PopConsumer(HandlerFacade[AsyncPopConsumer]):
-    """A worker of a group; see `ortoo.client.PopConsumer`. Settle messages with the methods of this object."""
+    """A worker of a group; see `ortoo.client.PopConsumer`. Acknowledge messages with the methods of this object."""
 
     pop = blocking(AsyncPopConsumer.pop)
 
     def __iter__(self) -> Iterator[PoppedMessage]:
-        """Messages as they come, for ever."""
+        """Messages as they arrive; never ends."""
         while True:
             yield from self.pop()
 
     def run(self, handler: Callable[[PoppedMessage], None], *, concurrency: int = 1) -> None:
-        """Give each message to `handler`, in so many threads, and acknowledge it when it returns; until `stop`."""
+        """Give each message to `handler` in `concurrency` threads and acknowledge it when it returns, until `stop`."""
         self._run(concurrency, handler, lambda handle: self._behind.run(handle, concurrency=concurrency))
 
     def ack(self, message: PoppedMessage) -> None:
-        """A message is processed."""
+        """Acknowledge a message as processed."""
         self._thread.wait(message.ack(), self._limit_s)
 
     def give_back(
         self, message: PoppedMessage, delay_ms: float | None = None, *, counts: bool = True, error: str = ""
     ) -> None:
-        """A message shall come again."""
+        """Release a message, so that it is delivered again."""
         self._thread.wait(message.give_back(delay_ms, counts=counts, error=error), self._limit_s)
 
     def park(self, message: PoppedMessage, error: str = "") -> None:

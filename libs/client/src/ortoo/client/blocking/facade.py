@@ -1,9 +1,9 @@
-"""How a class for programs without an event loop is made of an asynchronous one: one line a method.
+"""Makes the blocking classes from the asynchronous ones, with one line for each method.
 
     class Producer(Facade[AsyncProducer]):
         send = blocking(AsyncProducer.send)
 
-Each keeps the name, the arguments and the docstring of the asynchronous method, for people and for type checkers alike.
+Each method keeps the name, arguments and docstring of the asynchronous method, also for type checkers.
 """
 
 import copy
@@ -23,18 +23,18 @@ P = ParamSpec("P")
 
 
 class Facade(Generic[A]):
-    """Something of the asynchronous client, and the thread whose loop it lives on. Calls may come from any thread."""
+    """An object of the asynchronous client and the thread of its loop. Calls may come from any thread."""
 
     def __init__(self, thread: LoopThread, behind: A) -> None:
-        """`connect` is the way in."""
+        """Applications get one from `connect` or from the methods of `Client`."""
         self._thread = thread
         self._behind = behind
         self._limit_s: float | None = None
 
     def within(self, seconds: float) -> Self:
-        """The same, with a limit: each of its calls raises TimeoutError when it takes longer, and is called off.
+        """The same object with a limit: a call that takes longer is cancelled and raises TimeoutError.
 
-        What the call asked for may have happened all the same.
+        The operation may still have happened.
         """
         limited = copy.copy(self)
         limited._limit_s = seconds
@@ -42,7 +42,7 @@ class Facade(Generic[A]):
 
 
 class OpenFacade(Facade[A]):
-    """What is open from the beginning: close it, or use it as a `with` block; closed with its client at the latest."""
+    """An object with a life cycle: close it or use it as a `with` block. Closing its client closes it too."""
 
     _opened: "Opened[Any]"
 
@@ -55,7 +55,7 @@ class OpenFacade(Facade[A]):
         self._end(error)
 
     def close(self) -> None:
-        """End it in good order, as the end of a `with` block does; doing it again does nothing."""
+        """Close it gracefully, as the end of a `with` block does. A second call does nothing."""
         self._end(None)
 
     def _end(self, error: BaseException | None) -> None:
@@ -65,7 +65,7 @@ class OpenFacade(Facade[A]):
 def blocking(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Facade[A], P], T]:
-    """A coroutine method as one that returns when it is done."""
+    """Make a blocking method from a coroutine method."""
 
     @wraps(method)
     def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> T:
@@ -75,7 +75,7 @@ def blocking(
 
 
 def on_loop(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[Facade[A], P], T]:
-    """A plain method, run where the others run."""
+    """Make a blocking method from a plain method that must run on the loop."""
 
     @wraps(method)
     def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> T:
@@ -87,7 +87,7 @@ def on_loop(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[Faca
 def iterating(
     method: Callable[Concatenate[A, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[Facade[A], P], Iterator[T]]:
-    """A method that gives an async iterator as one that gives an iterator."""
+    """Make a method that returns an iterator from one that returns an async iterator."""
 
     @wraps(method)
     def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> Iterator[T]:
@@ -99,7 +99,7 @@ def iterating(
 def opening(
     method: Callable[Concatenate[A, P], AbstractAsyncContextManager[T]], kind: Callable[[LoopThread, T], Open]
 ) -> Callable[Concatenate[Facade[A], P], Open]:
-    """A method that gives an async context manager as one that enters it and gives a facade of this `kind`."""
+    """Make a method that enters the async context manager of `method` and returns a facade of this `kind`."""
 
     @wraps(method)
     def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> Open:
@@ -114,7 +114,7 @@ def opening(
 def entering(
     method: Callable[Concatenate[A, P], AbstractAsyncContextManager[T]], kind: Callable[[LoopThread, T], F]
 ) -> Callable[Concatenate[Facade[A], P], AbstractContextManager[F]]:
-    """A method that gives an async context manager as one for `with`, which gives a facade of this `kind`."""
+    """Make a context manager that yields a facade of this `kind` from an async one."""
 
     @wraps(method)
     @contextmanager

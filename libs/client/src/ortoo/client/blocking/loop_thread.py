@@ -1,4 +1,4 @@
-"""A thread with an event loop, and calls into it from programs that have none."""
+"""A thread with an event loop, for calls from programs without one."""
 
 import asyncio
 import concurrent.futures
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 class Call(Generic[T]):
-    """Work on a loop, and a thread that waits for it. That takes no lock, which Ctrl-C might leave taken for ever."""
+    """A coroutine on a loop and a thread that waits for it without a lock, which Ctrl-C could leave locked."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
-        """Begin `work` on `loop`, which another thread runs."""
+        """Start `work` on `loop`, which another thread runs."""
         self._loop = loop
         self._task: asyncio.Task[T] | None = None
         self._ended: SimpleQueue[object] = SimpleQueue()
@@ -34,7 +34,7 @@ class Call(Generic[T]):
 
     def _end(self, task: asyncio.Task[T]) -> None:
         if not task.cancelled():
-            task.exception()  # whoever waited may have gone
+            task.exception()  # marks the exception as retrieved: no thread may wait for it
         self._ended.put(None)
 
     @property
@@ -43,7 +43,7 @@ class Call(Generic[T]):
         return self._task is not None and self._task.done()
 
     def wait(self, limit_s: float | None) -> bool:
-        """Wait until it has ended, for so long at most; whether it has."""
+        """Wait until it has ended or for `limit_s`; returns whether it has ended."""
         try:
             self._ended.get(timeout=limit_s)
         except Empty:
@@ -51,7 +51,7 @@ class Call(Generic[T]):
         return True
 
     def outcome(self) -> T:
-        """What it gave when it ended. Errors: those of the work; CancelledError of concurrent.futures."""
+        """The result. Errors: those of the work, or CancelledError of concurrent.futures."""
         assert self._task is not None, "it has ended"
         try:
             return self._task.result()
@@ -59,7 +59,7 @@ class Call(Generic[T]):
             raise concurrent.futures.CancelledError from None
 
     def cancel(self) -> None:
-        """Call it off, and wait until it has ended, for five seconds at most; nothing happens when it has."""
+        """Cancel it and wait until it has ended, for five seconds at most. Does nothing if it has ended."""
         if not self.done:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(lambda: self._task is not None and self._task.cancel())
@@ -67,7 +67,7 @@ class Call(Generic[T]):
 
 
 class LoopThread:
-    """A thread with an event loop, calls into it, and what was opened there."""
+    """A thread with an event loop, calls into it, and the context managers that are open on it."""
 
     def __init__(self) -> None:
         """Start the thread."""
@@ -81,7 +81,7 @@ class LoopThread:
     def wait(self, work: Coroutine[Any, Any, T], limit_s: float | None = None) -> T:
         """Run `work` on the loop and wait; an interrupted wait cancels it.
 
-        Errors: those of `work`; TimeoutError after `limit_s`; Closed.
+        Errors: those of `work`, TimeoutError after `limit_s`, Closed.
         """
         return self._outcome(self._begin(work), limit_s)
 
@@ -94,10 +94,10 @@ class LoopThread:
             raise Conflict("this client was connected before a fork; connect in the child instead")
         if threading.current_thread() is self._thread:
             work.close()
-            raise Conflict("a blocking call on the client's own loop would wait for itself; use ortoo.client there")
+            raise Conflict("a blocking call on the client's own loop would deadlock; use ortoo.client there")
         try:
             return Call(self._loop, work)
-        except BaseException:  # an interruption, right here; what has begun ends with the loop
+        except BaseException:  # an interrupt; a task that has started ends with the loop
             if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
                 work.close()
             raise
@@ -110,21 +110,21 @@ class LoopThread:
             call.cancel()
             raise
         call.cancel()
-        raise TimeoutError(f"no outcome within {limit_s:g} s; it is unknown")
+        raise TimeoutError(f"no result within {limit_s:g} s; the outcome is unknown")
 
     def open(self, manager: AbstractAsyncContextManager[T]) -> "Opened[T]":
-        """Enter an async context manager until it is closed, by itself or with this thread."""
+        """Enter an async context manager. It is left by `Opened.close`, or when this thread is closed."""
         opened = Opened(self, manager, self.wait(manager.__aenter__()))
         self._opened[opened] = None
         return opened
 
     def forget(self, opened: "Opened[Any]") -> bool:
-        """It is being closed; whether it was open until now."""
+        """Remove it from the open ones; returns whether it was open."""
         return self._opened.pop(opened, self) is None
 
     @contextmanager
     def inside(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
-        """Enter an async context manager, and leave it with whatever ends the block."""
+        """Enter an async context manager, and leave it with the exception that ends the block."""
         opened = self.open(manager)
         try:
             yield opened.value
@@ -135,9 +135,9 @@ class LoopThread:
             opened.close()
 
     def iterate(self, source: AsyncIterator[T], *, ahead: bool = False, limit_s: float | None = None) -> Iterator[T]:
-        """The items of an async iterator, one wait each; with `ahead` the next one comes while one is looked at.
+        """The items of an async iterator, one wait each; `ahead` fetches the next one while the caller uses the last.
 
-        Errors: those of the iterator; TimeoutError when one takes longer than `limit_s`.
+        Errors: those of the iterator, TimeoutError when an item takes longer than `limit_s`.
         """
 
         async def following() -> tuple[T, ...]:
@@ -164,7 +164,7 @@ class LoopThread:
                 self.wait(close())
 
     def call(self, call: Callable[[], T]) -> T:
-        """Run a plain function on the loop and wait; called on the loop itself, it runs at once."""
+        """Run a plain function on the loop and wait; called on the loop itself, it runs immediately."""
         if threading.current_thread() is self._thread:
             return call()
 
@@ -174,13 +174,13 @@ class LoopThread:
         return self.wait(do())
 
     def soon(self, call: Any, *arguments: Any) -> None:
-        """Run a plain function on the loop. Errors: Closed."""
+        """Schedule a plain function on the loop. Errors: Closed."""
         if self._is_closed:
             raise Closed
         self._loop.call_soon_threadsafe(call, *arguments)
 
     def close(self) -> None:
-        """Close what is still open, the last one first, then end the loop and its thread. Errors: those of closing."""
+        """Close all open context managers, the last one first, then end loop and thread. Errors: from closing."""
         if self._is_closed or os.getpid() != self._process_id:
             return
         with contextlib.ExitStack() as stack:
@@ -199,21 +199,21 @@ class LoopThread:
 
 
 class Opened(Generic[T]):
-    """Something that was entered on a loop's thread, and is closed once."""
+    """A context manager that was entered on a loop's thread and is closed once."""
 
     def __init__(self, thread: LoopThread, manager: AbstractAsyncContextManager[T], value: T) -> None:
-        """`LoopThread.open` is the way in."""
+        """Made by `LoopThread.open`."""
         self.value = value
-        """What entering it gave."""
+        """The result of entering it."""
         self._thread = thread
         self._manager = manager
 
     def close(self, error: BaseException | None = None) -> bool:
-        """Leave it, with what ended its block; whether that is to be swallowed. Closing it again does nothing."""
+        """Leave it with the exception of its block; returns whether to suppress that. A second call does nothing."""
         if not self._thread.forget(self):
             return False
         if error is not None and not isinstance(error, Exception):
-            # The interrupt is this thread's; raised on the loop it would end the loop, and nothing could be closed.
+            # The interrupt belongs to this thread. Raised on the loop it would end the loop before anything is closed.
             error = asyncio.CancelledError()
 
         async def leave() -> bool:
@@ -231,13 +231,13 @@ _threads: ContextVar[Callable[[], LoopThread]] = ContextVar("loop_threads")
 
 
 def new_loop_thread() -> LoopThread:
-    """What the calls of one client run on: a thread of its own, unless the context says otherwise."""
+    """A loop thread for one client: a new one, unless `using_loop_threads` provides another."""
     return _threads.get(LoopThread)()
 
 
 @contextmanager
 def using_loop_threads(make: Callable[[], LoopThread]) -> Iterator[None]:
-    """Let clients that are connected in the block run on what `make` gives."""
+    """Let clients that are connected in the block use the loop threads that `make` returns."""
     token = _threads.set(make)
     try:
         yield

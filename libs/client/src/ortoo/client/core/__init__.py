@@ -1,5 +1,4 @@
-"""What every room of the client stands on.
+"""The base of all packages of the client: calls, sessions, and plain values (queues, filters, batches).
 
-In come addresses and what servers answer; out go calls, kept sessions, and plain values: queues, filters, batches. All
-other rooms may import it, and it imports none of them. Protobuf is read and written by `wire`.
+All other packages of the client may import it, and it imports none of them. `wire` reads and writes protobuf.
 """

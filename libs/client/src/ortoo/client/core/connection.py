@@ -1,4 +1,4 @@
-"""The way to the cluster: one of several snodes, and the next one when it is away."""
+"""The connection to the cluster: one of several snodes, with failover to the next."""
 
 import os
 import shlex
@@ -24,13 +24,13 @@ from ortoo.common.process.retry import Backoff
 
 Stub = TypeVar("Stub")
 explained_to: ContextVar[Callable[[str], object] | None] = ContextVar("explained_to", default=None)
-"""Who is told of every unary call, as the grpcurl command that does the same."""
+"""Gets the equivalent grpcurl command of each unary call."""
 TRIES_MAX = 5
 CALL_TIMEOUT_S = 10.0
 
 
 class Connection:
-    """Calls to whichever snode answers. Any snode does for any call, because snodes keep nothing."""
+    """Calls to the first snode that answers. Snodes are stateless, so that any snode serves any call."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class Connection:
         call_timeout_s: float = CALL_TIMEOUT_S,
         tries_max: int = TRIES_MAX,
     ) -> None:
-        """`addresses` are host:port of one or more snodes, tried in this order; without `client_id` one is made.
+        """`addresses` are host:port of snodes, tried in this order; without `client_id` one is generated.
 
-        Without `credentials` nothing is signed, without `tls` all is plain. `call` waits for an answer for
-        `call_timeout_s` and asks at most `tries_max` times.
+        Calls are not signed without `credentials`, and not encrypted without `tls`. `call` waits `call_timeout_s` for
+        each answer and makes at most `tries_max` attempts.
         """
         if not addresses:
-            raise Invalid("no address; give host:port of a snode, such as localhost:8081", field="addresses")
+            raise Invalid("no address; expected host:port of a snode, such as localhost:8081", field="addresses")
         for address in addresses:
             if not is_address(address):
                 raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="addresses")
@@ -70,7 +70,7 @@ class Connection:
         self._call_timeout_s = call_timeout_s
         self._tries_max = tries_max
         self.retries = 0
-        """How many calls were tried again because nobody answered."""
+        """Number of calls that were retried because no answer came."""
         self._process_id = os.getpid()
         self._is_closed = False
 
@@ -82,16 +82,16 @@ class Connection:
         await self._channels.__aexit__(*ended)
 
     def new_client_id(self) -> str:
-        """A name that no other client has, and that tells people host and process."""
+        """A unique client id that contains host and process."""
         return f"{process_name()}-{self.randomness.id_text()[:6]}"
 
     @property
     def address(self) -> str:
-        """The snode that is asked now."""
+        """The snode that calls go to now."""
         return self._addresses[self._at]
 
     def channel(self) -> grpc.aio.Channel:
-        """The channel to that snode. Errors: Closed; Conflict in a process forked from the one that connected."""
+        """The channel to `address`. Errors: Closed, or Conflict in a process forked from the one that connected."""
         self._check_usable()
         return self._channels.to(self.address)
 
@@ -105,7 +105,7 @@ class Connection:
             )
 
     def failed(self, address: str) -> None:
-        """The snode at `address` did not answer; ask the next one."""
+        """Move to the next snode, because the one at `address` did not answer."""
         if address == self.address:
             self._at = (self._at + 1) % len(self._addresses)
 
@@ -118,7 +118,7 @@ class Connection:
         *,
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> Any:
-        """One unary call to the snode at `address`, once. Errors: what it answered; Unavailable when it did not."""
+        """One unary call to the snode at `address`, without retry. Errors: those of the snode, or Unavailable."""
         self._check_usable()
         if (explain := explained_to.get()) is not None:
             explain(as_grpcurl(address, stub.__name__, method, request, self._tls))
@@ -128,9 +128,10 @@ class Connection:
     async def stream(
         self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any
     ) -> AsyncGenerator[Any, None]:
-        """The answers of one call that gives many; close it to end the call.
+        """The answers of one server-streaming call; close the generator to end the call.
 
-        Errors: what the server answered; Unavailable when it went away. Either way the next call asks another snode.
+        Errors: those of the server, or Unavailable when the stream breaks. After either the next call uses another
+        snode.
         """
         address = self.address
         call = getattr(stub(self.channel()), method)(request)
@@ -145,13 +146,13 @@ class Connection:
             call.cancel()
 
     async def pause(self, attempt: int) -> None:
-        """Wait before the next try, the longer the more failed: `attempt` counts from 0."""
+        """Wait before the next attempt, longer after each failure; `attempt` counts from 0."""
         await self.clock.sleep(self.backoff.delay_s(attempt, self.randomness))
 
     async def keep(self, converse: Callable[[str], Awaitable[bool | None]]) -> None:
-        """Converse with one snode after another, with a pause between, until it is all over.
+        """Call `converse` with one snode after another, with a pause between, until it returns None.
 
-        `converse` gets an address and says whether that snode worked until it broke; None = it is all over.
+        `converse` gets an address. It returns whether that snode worked before the stream broke; None = finished.
         """
         attempt, address = 0, self.address
         while (worked := await converse(address)) is not None:
@@ -168,10 +169,10 @@ class Connection:
         *,
         timeout_s: float = 0,
     ) -> Any:
-        """One unary call that may be repeated without harm; tried at several snodes while it is Unavailable.
+        """One idempotent unary call; retried at the next snode while the error is retriable.
 
-        Errors: what the server answered; Unavailable when nobody did, naming the addresses.
-        Each try waits for `timeout_s`; 0 = as the connection was made.
+        Errors: those of the server, or Unavailable with the addresses when no snode answered.
+        Each attempt waits for `timeout_s`; 0 = `call_timeout_s` of the connection.
         """
         attempt = 0
         while True:
@@ -186,13 +187,13 @@ class Connection:
             self.failed(address)
             if attempt >= self._tries_max:
                 asked = " or ".join(self._addresses)
-                raise Unavailable(f"no answer from {asked}: {error}; is a snode running there?") from error
+                raise Unavailable(f"no answer from {asked} ({error}); check that a snode is running there") from error
             self.retries += 1
             await self.clock.sleep(max(error.retry_after_ms / 1000, self.backoff.delay_s(attempt, self.randomness)))
 
 
 def as_grpcurl(address: str, stub: str, method: str, request: Any, tls: TlsClient | None = None) -> str:
-    """The grpcurl command that makes the same call."""
+    """The equivalent grpcurl command of a call."""
     options = ["-plaintext"]
     if tls is not None:
         options = [] if tls.ca_file == SYSTEM else ["-cacert", shlex.quote(tls.ca_file)]

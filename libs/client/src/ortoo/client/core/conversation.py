@@ -1,4 +1,4 @@
-"""A stream in both directions with one snode: what both sides say, signs of life, and how it ends."""
+"""A bidirectional stream with one snode: requests, responses, heartbeats and the end."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ HEARTBEAT_FIRST_S = 30.0
 
 
 class Conversation(Generic[Request, Response]):
-    """Requests go out in the order in which they were said; `run` ends when the server ends the stream or it breaks."""
+    """Requests are sent in the order of `say`; `run` ends when the server ends the stream or it breaks."""
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class Conversation(Generic[Request, Response]):
         clock: Clock,
         heartbeat_s: float = HEARTBEAT_FIRST_S,
     ) -> None:
-        """`hear` gets what the snode at `peer` says, and tells whether that was its last word.
+        """`hear` gets each response of the snode at `peer` and returns whether it was the last.
 
-        `heartbeat` is called every `heartbeat_s` and may return a sign of life; what it raises ends the conversation.
+        `heartbeat` is called every `heartbeat_s` and may return a request to send; an error from it ends the stream.
         """
         self.heartbeat_s = heartbeat_s
         self._sooner = asyncio.Event()
@@ -43,21 +43,21 @@ class Conversation(Generic[Request, Response]):
         self._outgoing: asyncio.Queue[Request] = asyncio.Queue()
 
     def say(self, request: Request) -> None:
-        """Say something after everything said so far."""
+        """Queue a request after all earlier ones."""
         self._outgoing.put_nowait(request)
 
     def beat_every(self, seconds: float) -> None:
-        """Give a sign of life so often from now on: the snode has said how long it hears nothing before it gives up."""
+        """Change the heartbeat interval to the one that the snode requires."""
         sooner, self.heartbeat_s = seconds < self.heartbeat_s, seconds
         if sooner:
             self._sooner.set()
 
     async def run(self, call: "grpc.aio.StreamStreamCall[Request, Response]") -> None:
-        """Converse until the server's last word. Errors: what it refused with; Unavailable when the stream broke."""
+        """Exchange messages until the last response. Errors: those of the server, or Unavailable on a broken stream."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def write() -> None:
-            # Once the stream is over nothing can be written; what the server said before that is still to be read.
+            # After the end of the stream writes fail, but responses sent before it are still to be read.
             with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 while True:
                     await call.write(await self._outgoing.get())
@@ -67,7 +67,7 @@ class Conversation(Generic[Request, Response]):
                 async for response in call:
                     if self._hear(response) and not ended.done():
                         ended.set_result(None)
-                _fail(ended, Unavailable(f"{self._peer} ended the session without a word"))
+                _fail(ended, Unavailable(f"{self._peer} ended the stream without a closing message"))
             except grpc.aio.AioRpcError as failure:
                 _fail(ended, error_of_rpc(failure, self._peer))
 

@@ -1,4 +1,4 @@
-"""Which messages of a topic a reader wants; servers choose before anything travels."""
+"""Filters for the messages of a topic; servers apply them before messages are sent."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ class Sql:
 
 
 Filter = str | Sql
-"""A tag expression such as "UA || DL" ("*" = everything), or an SQL condition."""
+"""A tag expression such as "UA || DL" ("*" = all messages), or an SQL condition."""
 
 Topics = Mapping[str, Filter] | Iterable[str] | str
 """Each topic with its filter, or just names of whole topics."""
 
 
 def wanted_topics(topics: Topics) -> dict[str, Filter]:
-    """Each topic with its filter. Errors: Invalid when there is none."""
+    """Each topic with its filter. Errors: Invalid when no topic is given."""
     if isinstance(topics, str):
         topics = (topics,)
     wanted: dict[str, Filter] = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
     if not wanted:
-        raise Invalid("no topic; name at least one", field="topics")
+        raise Invalid("no topic; expected at least one", field="topics")
     return wanted
 
 

@@ -1,4 +1,4 @@
-"""Handlers for messages that come one by one: how they run, and what happens to a message that one failed with."""
+"""Runs handlers of single messages, and handles messages whose handler failed."""
 
 import asyncio
 from collections import OrderedDict
@@ -16,20 +16,20 @@ from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 M = TypeVar("M")
 PARK_LEVEL = -1
-"""The delay level of a message that shall not come again."""
+"""The delay level of a message that is parked instead of retried."""
 ERROR_LENGTH_MAX = 1_024
 TRIES_MAX = 10_000
-"""Of so many messages it is known, when their queue or session begins anew in between."""
+"""Largest number of messages whose attempts are remembered when their queue is reassigned or the session breaks."""
 
 
 class RetryLater(Exception):
-    """Raised by a handler: the message is not processed and shall come again."""
+    """Raised by a handler: the message is not processed and is delivered again later."""
 
     def __init__(self, delay_level: int = 0, delay_ms: float | None = None, *, counts: bool = True) -> None:
-        """At a delay level, 1 to 18; 0 = as the group says, -1 = never, park it. Or after `delay_ms`, up to a week.
+        """`delay_level` is 1 to 18, 0 = the group's policy, -1 = park. `delay_ms`, up to a week, replaces it.
 
-        A delay below 0 means at once. Unless it `counts` the delivery is no attempt: what the handler needs is away,
-        the message is not at fault.
+        A delay below 0 means none. With `counts=False` the delivery does not count as an attempt, for failures that the
+        message did not cause.
         """
         super().__init__(f"again at level {delay_level}" if delay_ms is None else f"again in {delay_ms} ms")
         self.delay_level = delay_level
@@ -38,28 +38,28 @@ class RetryLater(Exception):
 
 
 def said(failure: Exception) -> str:
-    """The error as whoever looks at the dead letter reads it: what the handler met, where it said so."""
+    """The error text for a dead letter: the cause of a `RetryLater`, otherwise the failure itself."""
     cause = failure.__cause__ if isinstance(failure, RetryLater) else failure
     words = str(failure) if cause is None else f"{type(cause).__name__}: {cause}"
-    return words.encode(errors="backslashreplace").decode()  # else what cannot be sent would keep the message here
+    return words.encode(errors="backslashreplace").decode()  # text that cannot be encoded would block the nack
 
 
 class Tries:
-    """How often messages in order failed at one consumer, which keeps them: in memory, gone with the process."""
+    """Number of failed attempts per message in order, in the memory of one consumer."""
 
     def __init__(self) -> None:
         self._tries: OrderedDict[tuple[int, Queue, int], int] = OrderedDict()
 
     def begin(self, message: ReceivedMessage) -> None:
-        """It is tried now: let it say which try this is."""
+        """Set the number of earlier attempts in a message before it is handled."""
         message.tried_here(self._tries.get(_place(message), 0))
 
     def failed(self, message: ReceivedMessage) -> int:
-        """It failed; how often it has been tried, this time included."""
+        """The number of attempts of a message that failed, including this one."""
         return self._tries.get(_place(message), message.attempt - 1) + 1
 
     def keep(self, message: ReceivedMessage, tries: int) -> None:
-        """It was tried so often, and comes again."""
+        """Remember the number of attempts of a message that is retried here."""
         place = _place(message)
         self._tries[place] = tries
         self._tries.move_to_end(place)
@@ -67,7 +67,7 @@ class Tries:
             self._tries.popitem(last=False)
 
     def forget(self, message: ReceivedMessage) -> None:
-        """It is processed or parked."""
+        """Forget a message that is processed or parked."""
         self._tries.pop(_place(message), None)
 
 
@@ -86,11 +86,11 @@ async def send_back(
     attempts_max: int = 0,
     generation: int = 0,
 ) -> pull_pb2.SendBackResponse:
-    """Let the server decide what happens to messages of one queue: they come again later, or are parked.
+    """Nack messages of one queue: the server delivers them again later or parks them.
 
-    With `attempt_in_order` the consumer keeps them and tries again; this was so many tries. 0 = the server gives them
-    to the group again. `attempts_max` 0 = as the group says. Errors: Unsupported where retries are not served; Fenced,
-    Unavailable.
+    `attempt_in_order` > 0 is the number of attempts of a consumer that keeps the messages and retries them itself.
+    With 0 the server delivers them to the group again. `attempts_max` 0 = the group's limit.
+    Errors: Unsupported where retries are not served, Fenced, Unavailable.
     """
     wish = failure if isinstance(failure, RetryLater) else RetryLater()
     request = pull_pb2.SendBackRequest(
@@ -111,14 +111,14 @@ async def send_back(
 
 
 def named(group: str, message: MessageFields) -> dict[str, object]:
-    """What a line of the log says about a message of a group, so that people find it."""
+    """Log fields that identify a message of a group."""
     return {"group": group, "queue": str(message.queue), "offset": message.offset, "message_id": message.message_id}
 
 
 async def run_handlers(messages: AsyncIterator[M], handle: Callable[[M], Awaitable[None]], *, concurrency: int) -> None:
-    """Give each message to `handle`, up to `concurrency` at a time, until there are no more.
+    """Give each message to `handle`, up to `concurrency` at a time, until `messages` ends.
 
-    A message is asked for when somebody is free to handle it. Leaving calls off the handlers that still run.
+    A message is fetched only when a handler slot is free. Cancellation cancels the handlers that still run.
     """
     slots = asyncio.Semaphore(concurrency)
 

@@ -1,4 +1,4 @@
-"""A session that is kept: opened anew at the next snode after every break, until it is left."""
+"""A session that is reopened at the next snode after every break, until it is left."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -19,25 +19,25 @@ _log = get_logger("session")
 
 
 class KeptSession(ABC, Generic[Request, Response]):
-    """One session after another. Its kinds know what is said in them: by `_begin` first, then whatever they like."""
+    """One session after another. Subclasses define the messages: those of `_begin` first, then others."""
 
     def __init__(
         self, connection: Connection, call: Callable[[grpc.aio.Channel], Any], request: Callable[..., Request]
     ) -> None:
-        """`call` opens a stream; `request` makes what is said, of one event by its name. Nothing is said yet."""
+        """`call` opens a stream; `request` makes the request of an event by its name. Nothing is sent yet."""
         self.address = ""
-        """The snode that has the session."""
+        """The snode of the session."""
         self._connection = connection
         self._call = call
         self._request = request
         self._conversation: Conversation[Request, Response] | None = None
         self._is_opened = False
-        """Whether the snode has opened the session: then it works, and a break is no sign of one that does not."""
+        """Whether the snode has opened the session, so that a break does not count as a failure of that snode."""
         self._is_leaving = False
         self._left = asyncio.Event()
 
     async def keep(self) -> None:
-        """Have a session until it is left, or refused for good."""
+        """Keep a session open until it is left or refused permanently."""
         await self._connection.keep(self._converse)
         self._left.set()
 
@@ -66,12 +66,12 @@ class KeptSession(ABC, Generic[Request, Response]):
         return None if self._is_leaving else self._is_opened
 
     def _say(self, **event: Any) -> None:
-        """Say something; without a session it is lost, so `_begin` has to say it again."""
+        """Send an event. Without a session it is dropped, so `_begin` must send it again."""
         if self._conversation is not None:
             self._conversation.say(self._request(**event))
 
     def _heard(self, response: Any) -> bool:
-        """What all kinds of sessions have: it was opened, or closed; whether this was the last word."""
+        """Handle the events of all kinds of sessions, opened and closed; returns whether the session is closed."""
         kind = response.WhichOneof("event")
         if kind == "opened":
             self._is_opened = True
@@ -82,7 +82,7 @@ class KeptSession(ABC, Generic[Request, Response]):
         return bool(kind == "closed")
 
     async def _leave(self) -> None:
-        """End it, in good order if the snode answers soon."""
+        """Close the session; gracefully if the snode answers within LEAVE_TIMEOUT_S."""
         self._is_leaving = True
         if self._conversation is None or self._left.is_set():
             return
@@ -94,21 +94,21 @@ class KeptSession(ABC, Generic[Request, Response]):
             _log.emit(log_events.SESSION_CLOSE_TIMEOUT, address=self.address)
 
     async def _prepare(self) -> bool:
-        """Find out what has to be said first; whether it is known."""
+        """Fetch the data that `_begin` needs; returns whether that succeeded."""
         return True
 
     @abstractmethod
     def _begin(self) -> None:
-        """Say what comes first."""
+        """Send the first events of a session."""
 
     @abstractmethod
     def _hear(self, response: Response) -> bool:
-        """The server said something; whether it was its last word."""
+        """Handle a response; returns whether it was the last."""
 
     @abstractmethod
     def _refused(self, error: OrtooError) -> bool:
-        """The server will not have this session; whether this is final."""
+        """Handle a refusal of the session; returns whether it is permanent."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """A session is over, and what belonged to it."""
+        """Drop the state of a session that has ended."""

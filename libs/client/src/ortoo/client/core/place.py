@@ -1,9 +1,9 @@
-"""Where messages are: queues, and receipts for what was stored in them."""
+"""Positions of messages: queues, and receipts of stored messages."""
 
 from dataclasses import dataclass
 
 RETRY_PREFIX = "%RETRY%"
-"""Before a group's name: the topic of the messages that it gave back."""
+"""Prefix of a group's retry topic, which holds the messages that the group nacked."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -17,15 +17,15 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Where a message is stored."""
+    """The position of a stored message."""
 
     message_id: str
     queue: Queue
     offset: int
-    """Its number in the queue; of a delayed message its number among those that wait."""
+    """The offset in the queue; for a delayed message its number among the delayed ones."""
     stored_at_ms: int
     """Milliseconds since 1970-01-01 UTC."""
     recall_handle: str = ""
-    """Of a delayed message: what `Client.recall` takes."""
+    """The handle for `Client.recall`, for a delayed message."""
     duplicate: bool = False
-    """A message with the same dedup id was stored before, here; this one was not."""
+    """Whether a message with the same dedup id was stored before, at this position; this one was not stored."""

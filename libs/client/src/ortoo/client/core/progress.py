@@ -1,7 +1,7 @@
-"""How far the messages of a queue are processed: pure bookkeeping.
+"""The progress of a consumer in a queue, without I/O.
 
-Messages may finish in any order. What is acknowledged is the smallest offset that is not finished, so nothing before
-an unfinished message is ever reported as done.
+Messages may finish in any order. The acknowledged offset is the smallest one that is not finished, so that no offset
+behind an unfinished message is acknowledged.
 """
 
 from collections import deque
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 
 class BatchProgress:
-    """The messages of one delivery, by their place in it."""
+    """The messages of one delivery, by their index in it."""
 
     __slots__ = ("_finished", "_floor", "count", "next_offset", "offsets", "size_bytes")
 
     def __init__(self, offsets: Sequence[int], next_offset: int, size_bytes: int = 0) -> None:
-        """`offsets` are those of the delivered messages, rising; `next_offset` is where the next delivery starts."""
+        """`offsets` are those of the messages, ascending; `next_offset` is the start of the next delivery."""
         self.count = len(offsets)
         self.size_bytes = size_bytes
         self.offsets = offsets
@@ -33,7 +33,7 @@ class BatchProgress:
         return self.next_offset if self.is_finished else self.offsets[self._floor]
 
     def finish(self, index: int) -> int:
-        """The message at `index` is finished; returns how many are newly finished, 0 or 1."""
+        """Mark the message at `index` as finished; returns the number of newly finished messages, 0 or 1."""
         if index < self._floor or index in self._finished:
             return 0
         self._finished.add(index)
@@ -43,7 +43,7 @@ class BatchProgress:
         return 1
 
     def finish_all(self) -> int:
-        """All messages are finished; returns how many are newly finished."""
+        """Mark all messages as finished; returns the number of newly finished messages."""
         fresh = self.count - self._floor - len(self._finished)
         self._finished.clear()
         self._floor = self.count
@@ -51,28 +51,28 @@ class BatchProgress:
 
 
 class QueueProgress:
-    """The deliveries of one queue under one assignment, in order."""
+    """The deliveries of one queue during one assignment, in order."""
 
     def __init__(self, start_offset: int = -1) -> None:
-        """Start with nothing delivered, everything before `start_offset` being done; -1 = not known."""
+        """All offsets before `start_offset` are finished; -1 = unknown."""
         self.messages = self.size_bytes = 0
-        """What was delivered and is not finished."""
+        """Messages and bytes that were delivered and are not finished."""
         self._batches: deque[BatchProgress] = deque()
         self._reported = start_offset
         self._floor = start_offset
 
     def deliver(self, batch: BatchProgress) -> None:
-        """A delivery came, after those before it."""
+        """Add a delivery that follows all earlier ones."""
         if self._batches and not self._batches[-1].count and not batch.count:
-            self._batches.pop()  # both say only that the offset moved on, and of such there may be one a message
+            self._batches.pop()  # both only advance the offset; there may be one for each filtered message
         self._batches.append(batch)
         self.messages += batch.count
         self.size_bytes += batch.size_bytes
 
     def finished(self, batch: BatchProgress, count: int) -> int:
-        """So many messages of a delivery are newly finished; returns the bytes that are free by it.
+        """Count newly finished messages of a delivery; returns the bytes that this releases.
 
-        Those of a delivery are in memory until its last message is finished.
+        The bytes of a delivery are released together with its last message.
         """
         size_bytes = batch.size_bytes if batch.is_finished else 0
         self.messages -= count
@@ -81,22 +81,22 @@ class QueueProgress:
 
     @property
     def oldest_offset(self) -> int | None:
-        """The first message that was delivered and is not finished; None when all are."""
+        """The first offset that was delivered and is not finished; None when all are."""
         while self._batches and self._batches[0].is_finished:
             self._floor = self._batches.popleft().next_offset
         return self._batches[0].floor_offset if self._batches else None
 
     @property
     def floor_offset(self) -> int:
-        """Everything before is done; -1 = not known yet."""
+        """All offsets before it are finished; -1 = unknown."""
         oldest = self.oldest_offset
-        # The first message of a delivery may lie behind messages nobody wanted; they count as done with it.
+        # Messages before the first one of a delivery were filtered out; they count as finished.
         if oldest is not None and oldest != self._batches[0].offsets[0]:
             self._floor = oldest
         return self._floor
 
     def to_acknowledge(self) -> int | None:
-        """The offset to acknowledge now; None when nothing is new since the last call."""
+        """The offset to acknowledge now; None if it has not changed since the last call."""
         floor = self.floor_offset
         if floor <= self._reported:
             return None

@@ -1,4 +1,4 @@
-"""What a consumer receives: whole batches, whose messages are made when they are looked at."""
+"""Received batches; their messages are decoded lazily."""
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,24 +33,24 @@ class ReceivedBatch:
         finished: Finished | None = None,
         current: Callable[[], bool] | None = None,
     ) -> None:
-        """`rows` are int32 each, empty = all: which rows of the stored batch, whose row 0 is `first_offset`.
+        """`rows` are the rows of the stored batch as int32 each, empty = all; row 0 has the offset `first_offset`.
 
         `row_stored_at_ms` are int64 each, empty = all were stored at `stored_at_ms`.
-        `finished` hears of acknowledgements; `current` says whether the queue is still this consumer's.
+        `finished` is called for acknowledgements; `current` returns whether this consumer still owns the queue.
         """
         self.queue = queue
         self.topic_id = topic_id
         self.first_offset = first_offset
         self.next_offset = next_offset
-        """Where the next batch of the queue starts."""
+        """The start of the next batch of the queue."""
         self.stored_at_ms = stored_at_ms
         self.row_stored_at_ms = row_stored_at_ms
-        """When each message was stored, int64 each, where they come from several stored batches; otherwise empty."""
+        """Store times of each message as int64, if they come from several stored batches; otherwise empty."""
         self.generation = generation
         self._sealed = sealed
         self._rows: Sequence[int] = struct.unpack(f"<{len(rows) // 4}i", rows) if rows else range(sealed.count)
         self._columns: Sequence[int] = self._rows
-        """Where the messages lie in the batch: when it holds just the rows that are meant, they lie one by one."""
+        """Column index of each message. A batch that holds only the selected rows is indexed from 0."""
         if rows and len(self._rows) == sealed.count:
             self._columns = range(sealed.count)
         self._finished = finished
@@ -76,22 +76,22 @@ class ReceivedBatch:
 
     @property
     def size_bytes(self) -> int:
-        """How large the batch is as it travelled."""
+        """Encoded size of the batch."""
         return len(self._sealed.records)
 
     @property
     def is_current(self) -> bool:
-        """Whether it is still this consumer's; otherwise its queue begins anew, here or elsewhere."""
+        """Whether this consumer still owns the queue. If not, the messages are delivered again."""
         return self._current is None or self._current()
 
     @property
     def sealed(self) -> SealedBatch:
-        """The producer's bytes, all rows of them."""
+        """The producer's encoded bytes, with all rows."""
         return self._sealed
 
     @cached_property
     def view(self) -> RecordBatchView:
-        """The columns, all rows of them. Errors: Invalid and Unsupported when this client cannot read them."""
+        """The columns, with all rows. Errors: Invalid and Unsupported when this client cannot decode them."""
         return open_batch(self._sealed)
 
     def bodies(self) -> list[bytes]:
@@ -100,11 +100,11 @@ class ReceivedBatch:
         return bodies if len(bodies) == len(self._rows) else [bodies[row] for row in self._columns]
 
     def messages(self) -> list[Message]:
-        """All messages, as their producers gave them."""
+        """All messages, with all fields that their producers set."""
         return self.view.messages(None if len(self._rows) == self.view.count else self._columns)
 
     def row(self, index: int) -> int:
-        """Which row of the columns the message at `index` is."""
+        """The column index of the message at `index`."""
         return self._columns[index]
 
     def offset(self, index: int) -> int:
@@ -112,11 +112,11 @@ class ReceivedBatch:
         return self.first_offset + self._rows[index]
 
     def ack(self) -> None:
-        """All messages of this batch are processed; the group's offset moves past them soon."""
+        """Acknowledge all messages of this batch; the group's offset moves past them soon."""
         self._finish(self.progress.finish_all())
 
     def ack_message(self, index: int) -> None:
-        """The message at `index` is processed; the group's offset stays before the first that is not."""
+        """Acknowledge the message at `index`; the group's offset stays before the first unacknowledged one."""
         self._finish(self.progress.finish(index))
 
     def _finish(self, count: int) -> None:
@@ -125,7 +125,7 @@ class ReceivedBatch:
 
 
 class MessageFields:
-    """One message of a batch; its fields are read from the columns when they are asked for."""
+    """One message of a batch; its fields are decoded from the columns on access."""
 
     __slots__ = ("_batch", "_index")
 
@@ -161,25 +161,25 @@ class MessageFields:
 
     @property
     def born_at_ms(self) -> int | None:
-        """When it was made, milliseconds since 1970-01-01 UTC."""
+        """Creation time at the producer, milliseconds since 1970-01-01 UTC."""
         return self._batch.view.born_at_ms()[self._batch.row(self._index)]
 
     @property
     def message_id(self) -> str:
-        """The producer's id for it, or the one made of where it lies."""
+        """The id that the producer chose, or one made of topic, queue and offset."""
         chosen = self._batch.view.message_ids()[self._batch.row(self._index)]
         queue = self.queue
         return chosen or message_id_text(self._batch.topic_id, queue.enode, queue.queue_id, self.offset)
 
     @property
     def stored_at_ms(self) -> int:
-        """When it was stored, milliseconds since 1970-01-01 UTC."""
+        """Store time, milliseconds since 1970-01-01 UTC."""
         times = self._batch.row_stored_at_ms
         return struct.unpack_from("<q", times, 8 * self._index)[0] if times else self._batch.stored_at_ms
 
     @property
     def queue(self) -> Queue:
-        """Where it lies."""
+        """The queue that holds it."""
         return self._batch.queue
 
     @property
@@ -189,28 +189,28 @@ class MessageFields:
 
     @property
     def topic_id(self) -> int:
-        """Its topic's number, another one when a topic is made anew under the name."""
+        """The number of its topic; a topic created again under the same name has another number."""
         return self._batch.topic_id
 
     @property
     def origin_topic(self) -> str:
-        """The topic it was sent to; another than `topic` for a message that the group gave back."""
+        """The topic it was sent to; differs from `topic` for a message in the retry topic."""
         return self.properties.get("RETRY_TOPIC", self.queue.topic)
 
     @property
     def attempt(self) -> int:
-        """Which delivery to the group this is, 1 for the first, as far as messages given back tell."""
-        # Elsewhere it is what somebody sent on, with all the properties of what it had received.
+        """The number of this delivery to the group, from 1, counted from the retry topic only."""
+        # In other topics the property was copied by an application that forwarded a received message.
         times = self.properties.get("RECONSUME_TIMES", "") if self.topic.startswith(RETRY_PREFIX) else ""
         return (whole_number(times) or 0) + 1
 
     @property
     def offset(self) -> int:
-        """Its number in the queue."""
+        """Its offset in the queue."""
         return self._batch.offset(self._index)
 
     def message(self) -> Message:
-        """All that its producer gave."""
+        """The message with all fields that its producer set."""
         return self._batch.view.message(self._batch.row(self._index))
 
 
@@ -227,18 +227,18 @@ class ReceivedMessage(MessageFields):
 
     @property
     def attempt(self) -> int:
-        """Which try of the group this is, 1 for the first: over all members, and in order also over tries here."""
+        """The number of this attempt of the group, from 1, over all members and retries in this consumer."""
         return max(super().attempt, self._tried + 1)
 
     def tried_here(self, tries: int) -> None:
-        """Say how many of its tries are over, where a consumer keeps a message and tries again."""
+        """Set the number of failed attempts, for a consumer that keeps a message and retries it."""
         self._tried = tries
 
     @property
     def is_current(self) -> bool:
-        """Whether it is still this consumer's; otherwise it comes again, here or elsewhere."""
+        """Whether this consumer still owns the queue. If not, the message is delivered again."""
         return self._batch.is_current
 
     def ack(self) -> None:
-        """It is processed."""
+        """Acknowledge it as processed."""
         self._batch.ack_message(self._index)

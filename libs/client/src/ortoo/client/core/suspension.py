@@ -1,4 +1,4 @@
-"""What a consumer takes nothing from for now: pure bookkeeping."""
+"""Suspended queues of a consumer, without I/O."""
 
 import asyncio
 from collections.abc import Collection
@@ -7,19 +7,19 @@ from ortoo.client.core.place import Queue
 
 
 class Hold:
-    """A reason to take nothing more of a queue: a message in order waits there for its next try."""
+    """A hold on a queue in which a message in order waits for its next attempt."""
 
     __slots__ = ("is_over", "queue")
 
     def __init__(self, queue: Queue) -> None:
-        """Of `queue`."""
+        """Hold `queue`."""
         self.queue = queue
         self.is_over = asyncio.Event()
-        """Set when the queue went, and the message with it: there is nothing to wait for."""
+        """Set when the consumer has lost the queue, so that no retry is due."""
 
 
 class Suspension:
-    """Some queues, or everything."""
+    """The suspended queues, or all."""
 
     __slots__ = ("_changed", "_held", "_named", "everything", "queues")
 
@@ -38,13 +38,13 @@ class Suspension:
         return self.everything or queue in self.queues
 
     def suspend(self, queues: Collection[Queue]) -> None:
-        """Take nothing from these any more, or from any when none is named."""
+        """Suspend these queues, or all if none is given."""
         self.everything = self.everything or not queues
         self._named |= frozenset(queues)
         self._add_up()
 
     def resume(self, queues: Collection[Queue]) -> None:
-        """Go on with these, or with everything when none is named."""
+        """Resume these queues, or all if none is given."""
         if queues:
             self._named -= frozenset(queues)
         else:
@@ -52,25 +52,25 @@ class Suspension:
         self._add_up()
 
     async def until_resumed(self, queue: Queue) -> None:
-        """Wait while this one is suspended."""
+        """Wait while the queue is suspended."""
         while queue in self:
             self._changed.clear()
             await self._changed.wait()
 
     def hold(self, queue: Queue) -> Hold:
-        """Take nothing more from this one until this and every other hold of it is released."""
+        """Suspend a queue until every hold of it is released."""
         hold = Hold(queue)
         self._held[hold] = None
         self._add_up()
         return hold
 
     def release(self, hold: Hold) -> None:
-        """One reason less to hold its queue."""
+        """Release one hold of its queue."""
         self._held.pop(hold, None)
         self._add_up()
 
     def end_holds(self, kept: Collection[Queue]) -> bool:
-        """End those of queues that are not kept; whether there were any."""
+        """End the holds of queues outside `kept`; returns whether there were any."""
         ended = [hold for hold in self._held if hold.queue not in kept]
         for hold in ended:
             hold.is_over.set()

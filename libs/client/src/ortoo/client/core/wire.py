@@ -1,4 +1,4 @@
-"""Between the client's plain values and their form on the wire, where names differ or many are made."""
+"""Conversions between plain values and protobuf, where names differ or performance matters."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,40 +15,40 @@ from ortoo.v1 import consumer_pb2, pull_pb2, topic_pb2
 LANGUAGE = "python"
 
 client_version = partial(process_version, "ortoo-client")
-"""The version of this client, for people."""
+"""The version of this client, as text."""
 
 
-# what a request carries
+# fields of requests
 
 
 def wire_queue(queue: Queue) -> topic_pb2.Queue:
-    """A queue, written."""
+    """Convert a queue to protobuf."""
     return topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
 
 
 def subscription(topic: str, wanted: Filter, version: int = 0) -> consumer_pb2.Subscription:
-    """A topic and its filter, written; the server ignores an older version than it knows, but never 0."""
+    """A subscription as protobuf; the server ignores a version older than its own, except 0."""
     tags, sql = expressions(wanted)
     return consumer_pb2.Subscription(topic=topic, tag_expression=tags, sql_expression=sql, version=version)
 
 
 def start_from(from_first: bool, from_time_ms: int | None) -> "consumer_pb2.StartFrom.ValueType":
-    """Where a group without an offset starts, written."""
+    """The start of a group without an offset, as protobuf."""
     if from_time_ms is not None:
         return consumer_pb2.START_FROM_TIME
     return consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST
 
 
 def message_model(*, broadcast: bool) -> "consumer_pb2.MessageModel.ValueType":
-    """Whether every member gets every message, written."""
+    """The message model as protobuf; broadcast = every member gets every message."""
     return consumer_pb2.MESSAGE_MODEL_BROADCAST if broadcast else consumer_pb2.MESSAGE_MODEL_CLUSTERING
 
 
-# what an answer brings
+# fields of responses
 
 
 def queue_of(queue: topic_pb2.Queue) -> Queue:
-    """A queue, read."""
+    """Convert a queue from protobuf."""
     return Queue(queue.topic, queue.enode, queue.queue_id)
 
 
@@ -61,7 +61,7 @@ def received_batch(
     finished: Finished | None = None,
     current: Callable[[], bool] | None = None,
 ) -> ReceivedBatch:
-    """The batch of an answer; `records` are its bytes if they came beside it. The rest as `ReceivedBatch` says."""
+    """The batch of a response; `records` are its bytes if they came beside it. Others as in `ReceivedBatch`."""
     return ReceivedBatch(
         queue,
         batch_of(answer.batch, records),
@@ -78,10 +78,10 @@ def received_batch(
 
 
 class EnumNames:
-    """The values of an enum of the wire by the names that people use: what follows the prefix, in small letters."""
+    """The names of an enum's values: without the common prefix, in small letters."""
 
     def __init__(self, field: str, enum: Any, *, unspecified: str = "", separator: str = "_") -> None:
-        """`field` is the argument that is refused; `unspecified` names the value 0, empty = nobody may choose it."""
+        """`field` is named in errors; `unspecified` names the value 0, empty = it cannot be chosen."""
         prefix = enum.Name(0).removesuffix("UNSPECIFIED")
         names = {number: key.removeprefix(prefix) for key, number in enum.items()} | {0: unspecified}
         self._field = field
@@ -89,11 +89,11 @@ class EnumNames:
         self._numbers = {name: number for number, name in self._names.items()}
 
     def number(self, name: str) -> Any:
-        """The value of a name. Errors: Invalid, with the names there are."""
+        """The value of a name. Errors: Invalid, with the valid names."""
         if name not in self._numbers:
             raise Invalid(f"{name!r}; expected {', '.join(self._numbers)}", field=self._field)
         return self._numbers[name]
 
     def name(self, number: int) -> str:
-        """The name of a value; "unknown" for one that is newer than this client."""
+        """The name of a value; "unknown" for one that this client does not have."""
         return self._names.get(number, "unknown")

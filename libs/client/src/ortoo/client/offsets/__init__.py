@@ -1,4 +1,4 @@
-"""Where a consumer keeps how far it is, and what it passed over: in come processed offsets, out go those to begin at.
+"""Offsets of consumers: where they are stored, where a queue starts, and lost messages.
 
-For `push`, `pull` and `sessions`. It imports `core` alone.
+Used by `push`, `pull` and `sessions`. It imports only `core`.
 """

@@ -1,4 +1,4 @@
-"""Offsets in a file, with a backup: where a broadcast consumer keeps how far it is."""
+"""The offset file of a broadcast consumer, with a backup."""
 
 import json
 import os
@@ -14,17 +14,17 @@ PART_SUFFIX = ".part"
 
 
 class OffsetFile:
-    """One client's offsets in one group. Written whole: to a third file, made durable, then put in place."""
+    """One client's offsets in one group. A write goes to a temporary file, is synced, and replaces the old file."""
 
     def __init__(self, path: Path) -> None:
-        """Keep them at `path`, and what was there before beside it."""
+        """Keep the offsets at `path`, and the previous version beside it."""
         self.path = path
         self.backup = path.with_name(path.name + BACKUP_SUFFIX)
 
     def read(self) -> dict[Queue, int]:
-        """What was written last; what was written before if that is missing or damaged; nothing on a first start.
+        """The last written offsets, or the previous ones if those are missing or damaged; empty on the first start.
 
-        Errors: DataLoss when neither can be read.
+        Errors: DataLoss when files exist and none can be read.
         """
         reasons = []
         for path in (self.path, self.backup):
@@ -36,12 +36,12 @@ class OffsetFile:
                 reasons.append(f"{path}: {error}")
         if reasons:
             raise DataLoss(
-                f"the offsets cannot be read: {'; '.join(reasons)}; repair the file, or delete both to start anew"
+                f"the offsets cannot be read ({'; '.join(reasons)}); repair the file, or delete both to start again"
             )
         return {}
 
     def write(self, offsets: Mapping[Queue, int]) -> None:
-        """Replace what is there; at any moment one of the two files is whole. Errors: OSError."""
+        """Replace the offsets; one of the two files is complete at any time. Errors: OSError."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_name(self.path.name + PART_SUFFIX)
         with part.open("wb") as file:
@@ -58,7 +58,7 @@ class OffsetFile:
             os.close(directory)
 
     def _is_whole(self) -> bool:
-        """Whether the file may become the backup: a damaged one never replaces a good one."""
+        """Whether the file is complete; a damaged one must not replace the backup."""
         try:
             _parsed(self.path.read_bytes())
         except (OSError, ValueError, KeyError, TypeError):
@@ -67,10 +67,10 @@ class OffsetFile:
 
 
 def offset_path(folder: Path, client_id: str, group: str) -> Path:
-    """Where the offsets of a client in a group lie. Errors: Invalid for a client id that is no file name."""
+    """The offset file of a client in a group. Errors: Invalid for a client id that cannot be a folder name."""
     if not client_id or client_id in (".", "..") or "/" in client_id or "\0" in client_id:
         raise Invalid(
-            f"{client_id!r} cannot name a folder; give a client id of letters, digits and -", field="client_id"
+            f"{client_id!r} cannot be a folder name; expected a client id of letters, digits and -", field="client_id"
         )
     return folder / client_id / f"{group.replace('%', '%25').replace('|', '%7C')}.json"
 

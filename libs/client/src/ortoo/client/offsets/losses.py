@@ -1,4 +1,4 @@
-"""Messages that a consumer will never get, because their bytes are damaged where they are stored."""
+"""Messages that a consumer cannot receive because their stored bytes are damaged."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _log = get_logger("consumer")
 
 @dataclass(frozen=True, slots=True)
 class LostMessages:
-    """Messages of a queue, from `begin_offset` to `end_offset`, exclusive, that are damaged where they are stored."""
+    """Damaged messages of a queue, from `begin_offset` to `end_offset`, exclusive."""
 
     queue: Queue
     begin_offset: int
@@ -21,15 +21,15 @@ class LostMessages:
 
 
 class Losses:
-    """Counts what is lost, logs it, and tells whoever wants to know."""
+    """Counts and logs lost messages, and calls a callback."""
 
     def __init__(self, on_loss: Callable[[LostMessages], None] | None) -> None:
-        """Call `on_loss` for each loss; what it raises is logged."""
+        """`on_loss` is called for each loss; its exceptions are logged."""
         self._on_loss = on_loss
         self.messages = 0
 
     def add(self, lost: LostMessages) -> None:
-        """The server said that these messages cannot be had."""
+        """Record messages that the server reported as lost."""
         begin, end = lost.begin_offset, lost.end_offset
         self.messages += end - begin
         _log.emit(log_events.MESSAGES_LOST, queue=str(lost.queue), begin=begin, end=end, reason=lost.reason)

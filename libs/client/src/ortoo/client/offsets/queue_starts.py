@@ -1,4 +1,4 @@
-"""Where a member goes on in queues it has just got: at the stored offset, or where the rule says."""
+"""The start offset of a queue that was just assigned: the committed offset, or the one of the start rule."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 async def start_offsets(
     connection: Connection, store: OffsetStore, queues: Sequence[Queue], rule: StartRule
 ) -> dict[Queue, int]:
-    """The first offset to consume in each queue; those for which it cannot be told now are missing.
+    """The first offset to consume in each queue; queues whose offset cannot be determined now are missing.
 
     Errors: Unavailable, NotFound.
     """
@@ -33,7 +33,7 @@ async def start_offsets(
 
 
 async def offset_ranges(connection: Connection, topics: set[str]) -> dict[Queue, tuple[int, int]]:
-    """First and next offset of every queue of some topics. Errors: Unavailable, NotFound."""
+    """The first and the next offset of every queue of some topics. Errors: Unavailable, NotFound."""
     ranges: dict[Queue, tuple[int, int]] = {}
     for topic in sorted(topics):
         request = consumer_pb2.QueryQueuesRequest(topic=topic)

@@ -1,4 +1,4 @@
-"""Where a group begins in a queue: pure rules."""
+"""The start rule of a group in a queue, without I/O."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from ortoo.client.core.place import RETRY_PREFIX
 
 @dataclass(frozen=True, slots=True)
 class StartRule:
-    """Where to begin without a stored offset: at the end (the default), at the first message, or at a time."""
+    """The start without a committed offset: the end (the default), the first message, or a time."""
 
     from_first: bool = False
     from_time_ms: int | None = None
@@ -17,10 +17,9 @@ class StartRule:
         return self.from_time_ms is not None and not topic.startswith(RETRY_PREFIX)
 
     def offset(self, topic: str, begin_offset: int, end_offset: int, at_time: int | None = None) -> int:
-        """The first offset to consume.
+        """The first offset to consume; `at_time` is the offset at the rule's time.
 
-        A queue of messages that the group gave back begins at its first message whatever the rule, so that none is
-        lost. `at_time` is the offset at the rule's time.
+        A queue of the group's retry topic always starts at its first message, so that none is lost.
         """
         if self.from_first or topic.startswith(RETRY_PREFIX):
             return begin_offset

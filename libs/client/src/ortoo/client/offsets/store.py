@@ -1,4 +1,4 @@
-"""Where a consumer keeps how far it is: at the group's enodes, or in a file of its own when each gets everything."""
+"""Offset stores of consumers: at the group's enodes, or in a local file for broadcast."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -20,24 +20,24 @@ _log = get_logger("consumer")
 
 
 class OffsetTable:
-    """The next offset to consume, queue by queue, in memory, and which of them the store does not know yet: pure."""
+    """The next offset to consume in each queue, and those that are not stored yet; in memory, without I/O."""
 
     def __init__(self) -> None:
-        """Start with nothing."""
+        """Start empty."""
         self._offsets: dict[Queue, int] = {}
         self._stored: dict[Queue, int] = {}
 
     def update(self, queue: Queue, offset: int, *, increase_only: bool = False) -> None:
-        """Note an offset. With `increase_only` a smaller one than known changes nothing."""
+        """Set an offset; with `increase_only` a smaller one is ignored."""
         if not increase_only or offset > self._offsets.get(queue, -1):
             self._offsets[queue] = offset
 
     def loaded(self, queue: Queue, offset: int) -> None:
-        """The store has this offset."""
+        """Set an offset that was read from the store."""
         self._offsets[queue] = self._stored[queue] = offset
 
     def unstored(self, queues: Collection[Queue]) -> dict[Queue, int]:
-        """Of these queues the offsets that the store does not have."""
+        """The offsets of these queues that are not stored."""
         return {
             queue: offset
             for queue in queues
@@ -45,16 +45,16 @@ class OffsetTable:
         }
 
     def asked(self, queues: Collection[Queue]) -> None:
-        """The store is asked to change these: until it has answered, nobody knows what it has."""
+        """Mark these as unknown in the store, until a write has been answered."""
         for queue in queues:
             self._stored.pop(queue, None)
 
     def stored(self, offsets: Mapping[Queue, int]) -> None:
-        """The store has these now; what was forgotten meanwhile stays so."""
+        """Mark these as stored; queues that were forgotten during the write are skipped."""
         self._stored.update({queue: offset for queue, offset in offsets.items() if queue in self._offsets})
 
     def forget(self, queue: Queue) -> None:
-        """The queue is not owned any more."""
+        """Remove a queue that is no longer assigned."""
         self._offsets.pop(queue, None)
         self._stored.pop(queue, None)
 
@@ -64,7 +64,7 @@ class OffsetTable:
 
 
 class OffsetStore(ABC):
-    """A table in memory and what keeps it."""
+    """An offset table with persistent storage."""
 
     def __init__(self) -> None:
         self.table = OffsetTable()
@@ -72,13 +72,13 @@ class OffsetStore(ABC):
 
     @abstractmethod
     async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
-        """The stored offsets, None where there is none; queues that could not be asked for are missing."""
+        """The stored offsets; None = none stored. Queues that could not be queried are missing."""
 
     async def persist(self, queues: Collection[Queue] | None = None) -> list[Queue]:
-        """Store what is new of these queues, None = of all; those that somebody else owns.
+        """Store the changed offsets of these queues (None = all); returns the queues that another member owns.
 
-        One failure does not stop the others.
-        One call after another: what one tries again must not come behind what a later one has stored.
+        A failure of one queue does not affect the others.
+        Calls are serialised, so that a retry of an earlier call cannot overwrite a later offset.
         """
         async with self._turn:
             if not (news := self.table.unstored(self.table.known() if queues is None else queues)):
@@ -88,14 +88,14 @@ class OffsetStore(ABC):
 
     @abstractmethod
     async def _store(self, news: Mapping[Queue, int]) -> list[Queue]:
-        """Store these, and tell the table which are; those that somebody else owns."""
+        """Store these and record the successes in the table; returns the queues that another member owns."""
 
 
 class RemoteOffsets(OffsetStore):
-    """Offsets of a group, stored at the queues' enodes."""
+    """Offsets of a group, stored at the enodes of the queues."""
 
     def __init__(self, connection: Connection, group: str, generation: Callable[[Queue], int]) -> None:
-        """Commit under the lock `generation` of each queue; 0 = without a lock."""
+        """`generation` returns the lock generation of a queue for commits; 0 = without a lock."""
         super().__init__()
         self._connection = connection
         self._group = group
@@ -122,7 +122,7 @@ class RemoteOffsets(OffsetStore):
         return known
 
     async def _store(self, news: Mapping[Queue, int]) -> list[Queue]:
-        """A queue whose store does not answer keeps its offset for the next time."""
+        """Commit at the enodes; a queue whose enode does not answer stays unstored until the next call."""
         request = pull_pb2.CommitConsumerOffsetsRequest(
             group=self._group,
             offsets=[
@@ -142,16 +142,16 @@ class RemoteOffsets(OffsetStore):
 
 
 class LocalOffsets(OffsetStore):
-    """Offsets in a file of this client; a queue that is not owned now keeps its offset there."""
+    """Offsets in a local file; offsets of queues that are not assigned now are kept in it."""
 
     def __init__(self, file: OffsetFile) -> None:
-        """Read what is there. Errors: DataLoss when file and backup are damaged."""
+        """Read the file. Errors: DataLoss when file and backup are damaged."""
         super().__init__()
         self._file = file
         self._written = file.read()
 
     async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
-        """What the file says."""
+        """The offsets in the file."""
         for queue in queues:
             if queue in self._written:
                 self.table.loaded(queue, self._written[queue])
@@ -159,7 +159,7 @@ class LocalOffsets(OffsetStore):
 
     async def _store(self, news: Mapping[Queue, int]) -> list[Queue]:
         """Write the file. Errors: Unavailable when it cannot be written."""
-        self._written |= news  # whoever writes next writes them too, whatever becomes of this caller
+        self._written |= news  # the next write includes them, even if this caller is cancelled
         writing = asyncio.get_running_loop().run_in_executor(None, self._file.write, dict(self._written))
         try:
             await uninterrupted(writing)

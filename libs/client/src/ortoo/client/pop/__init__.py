@@ -1,4 +1,4 @@
-"""Pop consumers: messages taken one by one with a lease come in, what becomes of each goes out.
+"""Pop consumers: messages leased one by one, then acknowledged, released, nacked or parked.
 
-For `app` and `blocking`. It imports `core` alone.
+Used by `app` and `blocking`. It imports only `core`.
 """

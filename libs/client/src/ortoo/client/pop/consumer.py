@@ -1,4 +1,4 @@
-"""The pop consumer: one of any number of workers that share the messages of a topic, one by one."""
+"""The pop consumer: any number of workers share the messages of a topic, one by one."""
 
 import asyncio
 from collections import deque
@@ -23,48 +23,48 @@ from ortoo.v1 import pop_pb2
 
 PopHandler = Callable[[PoppedMessage], Awaitable[None]]
 SHARED_POPS_MAX = 2
-"""So many pops that several tasks share are under way at once; what is asked for meanwhile waits for the next."""
+"""Largest number of shared pops in flight; further requests wait for the next one."""
 SHARED_MESSAGES_MAX = 1_024
-"""So many messages one such pop may bring."""
+"""Largest number of messages of a shared pop."""
 _log = get_logger("consumer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopSettings:
-    """How a consumer pops. What concerns order, attempts and limits is the group's: all its members say the same."""
+    """How a consumer pops. Order, attempts and limits belong to the group: all its members must set the same."""
 
     invisible_ms: float = 30_000.0
-    """How long messages stay with this consumer without a word of it. While it lives it renews that by itself."""
+    """Lease time of popped messages; an open consumer renews it automatically."""
     renew_max_ms: float = 10_800_000.0
-    """After so long a message is not renewed any more: its handler is taken for stuck. 0 = never renew."""
+    """After this time a message is no longer renewed, because its handler counts as stuck. 0 = never renew."""
     messages_max: int = 32
-    """How many messages one pop brings at most."""
+    """Largest number of messages of one pop."""
     wait_ms: float = 20_000.0
-    """How long one pop waits for the first message."""
+    """Longest wait of one pop for the first message."""
     in_order: bool = False
-    """Messages of one message group one after another: the next when the one before is acknowledged or parked."""
+    """Messages of a message group one after another; the next follows when the last is acknowledged or parked."""
     by_priority: bool = False
-    """Messages of larger priority first."""
+    """Messages with a larger priority first."""
     from_last: bool = False
-    """Where the group begins in a queue without an offset: with what comes from now on, or the first message."""
+    """Start of the group in a queue without an offset: the end instead of the first message."""
     attempts_max: int = 0
-    """How often a message is tried before it is parked; 0 = as the group says."""
+    """Deliveries of a message before it is parked; 0 = the group's limit."""
     in_flight_max: int = 0
-    """How many messages the group may have in flight on each enode; 0 = no limit of its own."""
+    """Largest number of messages of the group in flight on each enode; 0 = no limit by this consumer."""
     client_id: str = ""
-    """The consumer's name for people; empty = the connection's."""
+    """The consumer's name in reports; empty = the connection's."""
 
 
 class PopConsumer:
     """A worker of a group. Made by `Client.pop_consumer`; an async context manager.
 
-    At its end it gives back what it did not settle, without counting an attempt.
+    On exit it releases messages that were not acknowledged or nacked, without counting an attempt.
     """
 
     def __init__(self, connection: Connection, group: str, topic: str, wanted: Filter, settings: PopSettings) -> None:
-        """`Client.pop_consumer` is the way in."""
+        """Applications use `Client.pop_consumer`."""
         if settings.messages_max < 1 or settings.invisible_ms < 10:
-            raise Invalid("messages_max is 1 or more, invisible_ms 10 or more", field="settings")
+            raise Invalid("expected messages_max of 1 or more and invisible_ms of 10 or more", field="settings")
         tags, sql = expressions(wanted)
         self._connection = connection
         self._clock = connection.clock
@@ -84,9 +84,9 @@ class PopConsumer:
         self._background = Background(f"pop consumer {group}")
         self._calls = PopCalls(connection, self._background, patience_s=settings.invisible_ms / 1000)
         self._unanswered: list[str] = []
-        """Attempt ids of pops that nobody answered: an enode may have leased messages for them all the same."""
+        """Attempt ids of pops without an answer; an enode may have leased messages for them."""
         self._called_off: list[str] = []
-        """Attempt ids of pops whose callers have gone: what they get is to go back."""
+        """Attempt ids of cancelled pops, whose messages must be released."""
         self._pops: RequestBatcher[int, list[PopLease]] = RequestBatcher(
             self._ask_together,
             self._background,
@@ -96,12 +96,12 @@ class PopConsumer:
             unclaimed=self._return,
         )
         self._renewal_s = settings.invisible_ms / 3000
-        """How long after it was popped or renewed a lease is renewed again; it is looked four times as often."""
+        """A lease is renewed after this time; checks are four times as frequent."""
         self._renewing: set[str] = set()
-        """Enodes that are being asked to renew."""
+        """Enodes with a renewal in flight."""
         self._leases: dict[PopLease, None] = {}
         self._is_open = self._is_busy = False
-        """Busy: the last pop brought all that was asked for, so there is more."""
+        """Busy: the last pop returned all requested messages, so that more are likely."""
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
@@ -117,17 +117,17 @@ class PopConsumer:
             await self._calls.settle()
         finally:
             try:
-                await self._background.__aexit__(*ended)  # raises the cancellation that ends the block
+                await self._background.__aexit__(*ended)  # may raise CancelledError
             finally:
                 await self._return(list(self._leases))
                 self._called_off += self._unanswered
                 await self._return_called_off()
 
     async def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
-        """Take up to `messages_max` messages (0 = the setting), waiting for the first; empty when none came in time.
+        """Take up to `messages_max` messages (0 = the setting), waiting for the first; empty after `wait_ms`.
 
-        While there is much to do, what several tasks ask this consumer for at the same time is asked for together.
-        Errors: Invalid, NotFound, Conflict (the group may not consume), Unavailable; Left outside its block.
+        Under load, concurrent calls of several tasks are combined into one request.
+        Errors: Invalid, NotFound, Conflict (the group may not consume), Unavailable, or Left outside its block.
         """
         self._check_open()
         count = messages_max or self._settings.messages_max
@@ -137,7 +137,7 @@ class PopConsumer:
             leases = await self._pops.ask(count)
         if not leases and (wait_ms or not was_busy):
             leases = await self._ask(count, int(wait_ms))
-        if not self._is_open:  # it was left meanwhile
+        if not self._is_open:  # the block ended during the pop
             await self._return(leases)
             self._check_open()
         self._is_busy = sum(map(len, leases)) >= count
@@ -152,9 +152,9 @@ class PopConsumer:
             self._unanswered.append(attempt_id)
             raise
         except asyncio.CancelledError:
-            # The next pop must not have this id: nothing is given under it any more.
+            # The next pop must not reuse this id: the enode no longer leases messages under it.
             self._called_off.append(attempt_id)
-            if self._is_open:  # otherwise whoever leaves does it
+            if self._is_open:  # otherwise __aexit__ does it
                 self._background.spawn("call off", self._return_called_off())
             raise
 
@@ -168,7 +168,7 @@ class PopConsumer:
         return [lease_of(popped, now_s) for popped in answer.batches]
 
     async def _ask_together(self, counts: Sequence[int]) -> list[list[PopLease]]:
-        """Pop for several tasks at once, without waiting for messages, so that nobody waits behind it for long."""
+        """Pop for several tasks at once, without waiting for messages, so that later calls are not delayed."""
         leases = deque(await self._ask(sum(counts)))
         shares = [share(leases, count) for count in counts]
         if leases:
@@ -176,9 +176,9 @@ class PopConsumer:
         return shares
 
     def _return(self, leases: Iterable[PopLease]) -> Coroutine[Any, Any, None]:
-        """Nobody looked at these messages: they come again at once, as the same attempt.
+        """Release messages that no handler has seen, without counting an attempt.
 
-        They are this consumer's until then, from this call on, so that whoever leaves it gives them back.
+        They are registered before the first await, so that `__aexit__` releases them too.
         """
         kept = list(leases)
         self._leases.update(dict.fromkeys(kept))
@@ -193,14 +193,14 @@ class PopConsumer:
                 except OrtooError as failure:
                     _log.emit(log_events.LEASE_RELEASE_FAILED, enode=enode, reason=str(failure))
                     if failure.retriable:
-                        break  # the others would wait there as long, in vain
+                        break  # the other parts would fail there as well
 
     async def _return_called_off(self) -> None:
-        """Give back what pops got whose answers nobody will see."""
+        """Release the messages of cancelled pops."""
         while self._called_off:
             attempt_id = self._called_off.pop()
             try:
-                # A snode that does not know how to call off pops instead; what it finds is what is to go back.
+                # An older snode ignores `call_off` and pops; messages that it finds are released as well.
                 await self._return(await self._ask_as(attempt_id, self._settings.messages_max, call_off=True))
             except OrtooError as failure:
                 _log.emit(log_events.CANCELLED_POP_RELEASE_FAILED, reason=str(failure))
@@ -214,7 +214,7 @@ class PopConsumer:
             raise Left("this consumer is not open; enter it with `async with` first")
 
     async def __aiter__(self) -> AsyncIterator[PoppedMessage]:
-        """Messages as they come, for ever."""
+        """Messages as they arrive; never ends."""
         while True:
             for message in await self.pop():
                 yield message
@@ -222,9 +222,9 @@ class PopConsumer:
     async def run(self, handler: PopHandler, *, concurrency: int = 1) -> None:
         """Give each message to `handler`, up to `concurrency` at a time; acknowledge it when the handler returns.
 
-        A handler that raises gives its message back: `RetryLater` says when, anything else means by the group's
-        back-off, with the error kept for the dead letter. Runs until cancelled, or until the group is refused: while
-        nobody answers it tries on.
+        When a handler raises, its message is nacked. `RetryLater` sets the delay; any other exception uses the group's
+        retry policy, and its text is kept for the dead letter. Runs until cancelled or until the group is refused.
+        While no snode answers, it retries.
         """
 
         async def messages() -> AsyncIterator[PoppedMessage]:
@@ -268,10 +268,10 @@ class PopConsumer:
                 delay_ms = delay_ms_of_level(failure.delay_level)
             await message.give_back(delay_ms, counts=failure.counts, error=said(failure))
 
-    # settling
+    # acknowledge and nack
 
     async def ack(self, lease: PopLease, offsets: Iterable[int]) -> None:
-        """Messages of a lease are processed; acknowledgements that meet on their way travel together."""
+        """Acknowledge messages of a lease; concurrent acknowledgements share a request."""
         self._check_open()
         chosen = self._settling(lease, offsets)
         self._check(lease, await self._calls.ack(lease.batch.queue.enode, lease.receipt_handle, chosen))
@@ -286,7 +286,7 @@ class PopConsumer:
         error: str,
         park: bool,
     ) -> None:
-        """Messages of a lease shall come again, or be parked."""
+        """Nack, release or park messages of a lease."""
         chosen = self._settling(lease, offsets)
         if not chosen:
             return
@@ -303,7 +303,7 @@ class PopConsumer:
         error: str = "",
         park: bool = False,
     ) -> list[int]:
-        """Give messages of leases back, or park them; returns the stale offsets."""
+        """Nack, release or park messages of leases; returns the stale offsets."""
         request = pop_pb2.NackRequest(
             receipts=receipts_of((lease.receipt_handle, offsets) for lease, offsets in chosen),
             uncounted=not counts,
@@ -316,7 +316,7 @@ class PopConsumer:
             request.delay_ms = int(delay_ms)
         try:
             return await self._calls.nack(request)
-        except asyncio.CancelledError:  # it may not have been heard: whoever leaves says it again
+        except asyncio.CancelledError:  # it may not have arrived; __aexit__ releases them again
             for lease, offsets in chosen:
                 lease.open_offsets.update(offsets)
                 self._leases[lease] = None
@@ -332,13 +332,13 @@ class PopConsumer:
     def _check(self, lease: PopLease, stale: Sequence[int]) -> None:
         if stale:
             raise Fenced(
-                f"offsets {sorted(stale)} of {lease.batch.queue} are not this consumer's any more: their lease ended "
+                f"offsets {sorted(stale)} of {lease.batch.queue} no longer belong to this consumer: their lease ended "
                 "and they were delivered again",
                 field="receipts",
             )
 
     async def _renew(self) -> None:
-        """Renew what is due, each enode's leases by themselves: one that does not answer holds up no others."""
+        """Renew due leases, for each enode separately, so that one without an answer does not delay others."""
         now_s = self._clock.monotonic_s()
         due = by_enode(
             lease
@@ -346,12 +346,12 @@ class PopConsumer:
             if (now_s - lease.popped_at_s) * 1000 < self._settings.renew_max_ms
             and lease.renewed_at_s + self._renewal_s <= now_s
         )
-        for enode in [one for one in due if one not in self._renewing]:  # a set's order is another in each process
+        for enode in [one for one in due if one not in self._renewing]:  # a set would have no fixed order
             self._renewing.add(enode)
             self._background.spawn("renew", self._renew_at(enode, due[enode]))
 
     async def _renew_at(self, enode: str, leases: Sequence[PopLease]) -> None:
-        """Renew leases of one enode; those that cannot be now are tried again at the next look, before they end."""
+        """Renew leases of one enode; failures are retried at the next check, before the leases end."""
         try:
             await asyncio.gather(*map(self._renew_part, parts(leases)))
         finally:

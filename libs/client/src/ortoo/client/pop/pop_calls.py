@@ -1,4 +1,4 @@
-"""The calls of a pop consumer: repeated at the next snode when one is away, without harm."""
+"""The calls of a pop consumer; they are idempotent and retried at the next snode."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,9 +12,9 @@ from ortoo.v1 import pop_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 MARGIN_S = 10.0
-"""How much longer than its wait a pop may take."""
+"""Time limit of a pop beyond its wait for messages."""
 RECEIPTS_MAX = 1_000
-"""So many receipts one request may bring."""
+"""Largest number of receipts in one request."""
 
 Receipt = tuple[str, Sequence[int]]
 """A receipt handle and offsets of messages of its lease."""
@@ -24,18 +24,18 @@ class PopCalls:
     """Pop, Ack, Nack and ChangeInvisible."""
 
     def __init__(self, connection: Connection, background: Background, *, patience_s: float) -> None:
-        """Call over `connection`; acknowledgements travel in `background`.
+        """Call over `connection`; `background` runs batches of acknowledgements.
 
-        While an enode is away, what settles its messages is repeated for `patience_s`.
+        While an enode is down, Ack and Nack are retried for `patience_s`.
         """
         self._connection = connection
         self._background = background
         self._patience_s = patience_s
         self._acks: dict[str, RequestBatcher[Receipt, list[int] | OrtooError]] = {}
-        """By enode: one that is away holds up only its own."""
+        """By enode, so that one that is down delays only its own acknowledgements."""
 
     async def pop(self, request: pop_pb2.PopRequest) -> pop_pb2.PopResponse:
-        """Pop; asked again, with its attempt id, it gets the same messages. Errors: as the server says."""
+        """Pop; a retry with the same attempt id returns the same messages. Errors: those of the server."""
         timeout_s = request.wait_ms / 1000 + MARGIN_S
         answer: pop_pb2.PopResponse = await self._connection.call(
             ConsumerServiceStub, "Pop", request, timeout_s=timeout_s
@@ -43,14 +43,14 @@ class PopCalls:
         return answer
 
     async def call_off(self, request: pop_pb2.PopRequest) -> pop_pb2.PopResponse:
-        """Nobody waits for the pops of an attempt any more. Errors: as the server says."""
+        """Cancel the pops of an attempt id. Errors: those of the server."""
         answer: pop_pb2.PopResponse = await self._settle("Pop", request)
         return answer
 
     async def ack(self, enode: str, receipt_handle: str, offsets: Sequence[int]) -> list[int]:
-        """Acknowledge; what is asked for while an answer is on its way goes together. Returns the stale offsets.
+        """Acknowledge; calls during a request are sent together in the next. Returns the stale offsets.
 
-        Errors: as the server says, of this receipt or of the whole request.
+        Errors: those of the server, for this receipt or for the whole request.
         """
         if enode not in self._acks:
             self._acks[enode] = RequestBatcher(self._ack, self._background, size_max=RECEIPTS_MAX)
@@ -60,9 +60,9 @@ class PopCalls:
         return stale
 
     async def settle(self) -> None:
-        """Wait until no acknowledgement is on its way; each is tried at every snode from now on, and that is all.
+        """Wait until no acknowledgement is in flight; each is tried at every snode, without further retries.
 
-        Whoever is cancelled meanwhile leaves those that wait with Unavailable.
+        If the wait is cancelled, acknowledgements without an answer fail with Unavailable.
         """
         self._patience_s = 0.0
         batchers = list(self._acks.values())
@@ -89,14 +89,14 @@ class PopCalls:
         ]
 
     async def nack(self, request: pop_pb2.NackRequest) -> list[int]:
-        """Give back or park. Returns the stale offsets. Errors: as the server says, of the first receipt it refuses."""
+        """Nack, release or park. Returns the stale offsets. Errors: those of the server for the first refusal."""
         answer = await self._settle("Nack", request)
         if answer.refused:
             raise error_of(answer.refused[0].failure)
         return [one.offset for one in answer.stale]
 
     async def _settle(self, method: str, request: Any) -> Any:
-        """Settle; an enode that restarts is waited for, else its messages would come again and count an attempt."""
+        """Call; retries while an enode restarts, because an expired lease would count an attempt."""
         connection = self._connection
         begun_s, attempt = connection.clock.monotonic_s(), 0
         while True:
@@ -111,9 +111,9 @@ class PopCalls:
     async def renew(
         self, receipts: Sequence[Receipt], invisible_ms: int, *, timeout_s: float
     ) -> tuple[set[str], set[tuple[str, int]]]:
-        """Ask for more time; `timeout_s` is for one try. Errors: as the server says.
+        """Extend leases; `timeout_s` is for one attempt. Errors: those of the server.
 
-        Returns what is this consumer's no more: handles that were refused, and (handle, offset) of stale messages.
+        Returns what this consumer no longer has: refused handles, and (handle, offset) of stale messages.
         """
         request = pop_pb2.ChangeInvisibleRequest(receipts=receipts_of(receipts), invisible_ms=invisible_ms)
         answer = await self._connection.call(ConsumerServiceStub, "ChangeInvisible", request, timeout_s=timeout_s)
@@ -122,5 +122,5 @@ class PopCalls:
 
 
 def receipts_of(receipts: Iterable[Receipt]) -> list[pop_pb2.LeaseReceipt]:
-    """As a request says them."""
+    """Receipts as protobuf."""
     return [pop_pb2.LeaseReceipt(receipt_handle=handle, offsets=offsets) for handle, offsets in receipts]

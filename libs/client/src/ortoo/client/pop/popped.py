@@ -1,4 +1,4 @@
-"""Messages that were popped: each is this consumer's until a time, and is settled by itself."""
+"""Popped messages: each is leased to this consumer for a time, and acknowledged or nacked individually."""
 
 import struct
 from collections import deque
@@ -14,10 +14,10 @@ LEASES_AT_ONCE = 256
 
 
 class Settler(Protocol):
-    """Who carries out what becomes of messages."""
+    """Acknowledges, nacks, releases and parks messages."""
 
     async def ack(self, lease: "PopLease", offsets: Iterable[int]) -> None:
-        """They are processed."""
+        """Acknowledge messages as processed."""
 
     async def give_back(
         self,
@@ -29,7 +29,7 @@ class Settler(Protocol):
         error: str,
         park: bool,
     ) -> None:
-        """They shall come again, or be parked."""
+        """Nack, release or park messages."""
 
 
 class PopLease:
@@ -38,25 +38,25 @@ class PopLease:
     def __init__(
         self, receipt_handle: str, batch: ReceivedBatch, attempts: Mapping[int, int], rows: range, popped_at_s: float
     ) -> None:
-        """The messages at `rows` of `batch`, popped at a monotonic time; `lease_of` is the way in."""
+        """The messages at `rows` of `batch`, popped at a monotonic time; made by `lease_of`."""
         self.receipt_handle = receipt_handle
         self.batch = batch
         self.attempts = attempts
-        """Offset to how often a message was delivered, where that is more than once."""
+        """Number of deliveries by offset, where it is more than 1."""
         self.popped_at_s = self.renewed_at_s = popped_at_s
         self.open_offsets = {batch.offset(row) for row in rows}
-        """Of messages that are not settled."""
+        """Offsets of messages without an outcome."""
         self._rows = rows
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def split(self, count: int) -> "tuple[PopLease, PopLease]":
-        """The first `count` messages, and the rest, for two workers: each settles its own."""
+        """Split into the first `count` messages and the rest, for two workers."""
         return self._part(self._rows[:count]), self._part(self._rows[count:])
 
     def messages(self, settler: Settler) -> "list[PoppedMessage]":
-        """The messages, to be settled by `settler`."""
+        """The messages; `settler` carries out their outcome."""
         return [PoppedMessage(self, row, settler) for row in self._rows]
 
     def _part(self, rows: range) -> "PopLease":
@@ -66,7 +66,7 @@ class PopLease:
 
 
 def lease_of(answer: pop_pb2.PoppedMessages, popped_at_s: float) -> PopLease:
-    """Read an answer that came at a monotonic time."""
+    """Convert a lease that arrived at a monotonic time from protobuf."""
     offsets = list(answer.offsets)
     first = offsets[0]
     attempts = dict(zip(offsets, answer.attempts, strict=True)) if answer.attempts else {}
@@ -83,7 +83,7 @@ def lease_of(answer: pop_pb2.PoppedMessages, popped_at_s: float) -> PopLease:
 
 
 def share(leases: deque[PopLease], count: int) -> list[PopLease]:
-    """Take up to `count` messages off the front."""
+    """Take up to `count` messages from the front."""
     taken: list[PopLease] = []
     while leases and count:
         first = leases.popleft()
@@ -96,7 +96,7 @@ def share(leases: deque[PopLease], count: int) -> list[PopLease]:
 
 
 def by_enode(leases: Iterable[PopLease]) -> dict[str, list[PopLease]]:
-    """Those with messages that are not settled, by where they lie."""
+    """Leases with open messages, by enode."""
     found: dict[str, list[PopLease]] = {}
     for lease in leases:
         if lease.open_offsets:
@@ -105,12 +105,12 @@ def by_enode(leases: Iterable[PopLease]) -> dict[str, list[PopLease]]:
 
 
 def parts(leases: Sequence[PopLease]) -> list[Sequence[PopLease]]:
-    """As many at a time as one request is for."""
+    """Split into parts of one request each."""
     return [leases[start : start + LEASES_AT_ONCE] for start in range(0, len(leases), LEASES_AT_ONCE)]
 
 
 class PoppedMessage(MessageFields):
-    """One message; it comes again unless it is acknowledged in time. While its consumer is open, time is renewed."""
+    """One message. It is delivered again unless acknowledged before its lease ends; an open consumer renews that."""
 
     __slots__ = ("_lease", "_settler")
 
@@ -122,30 +122,30 @@ class PoppedMessage(MessageFields):
 
     @property
     def attempt(self) -> int:
-        """How often it was delivered to the group, this time included."""
+        """Number of deliveries to the group, including this one."""
         return self._lease.attempts.get(self.offset, 1)
 
     @property
     def topic(self) -> str:
-        """Its topic; of a message that was sent again to the group, the first one."""
+        """Its original topic, also for a message from the retry topic."""
         return self.origin_topic
 
     @property
     def lease(self) -> PopLease:
-        """The messages that were popped together with it."""
+        """The lease with the messages that were popped together with it."""
         return self._lease
 
     async def ack(self) -> None:
-        """It is processed and never comes again; that is durable when this returns.
+        """Acknowledge it as processed; the acknowledgement is durable when this returns.
 
-        Errors: Fenced when another consumer has it meanwhile; Unavailable.
+        Errors: Fenced when another consumer has it by now, or Unavailable.
         """
         await self._settler.ack(self._lease, (self.offset,))
 
     async def give_back(self, delay_ms: float | None = None, *, counts: bool = True, error: str = "") -> None:
-        """It shall come again after `delay_ms`; None = by the group's back-off. After the last attempt it is parked.
+        """Release it for delivery after `delay_ms`; None = the group's retry policy. Parked after the last attempt.
 
-        Unless it `counts`, the delivery is no attempt. `error` is for whoever looks at the dead letter.
+        With `counts=False` the delivery does not count as an attempt. `error` is shown in the dead letter.
         Errors: as `ack`.
         """
         await self._settler.give_back(
@@ -153,5 +153,5 @@ class PoppedMessage(MessageFields):
         )
 
     async def park(self, error: str = "") -> None:
-        """Put it into the dead-letter topic now. Errors: as `ack`."""
+        """Move it to the dead-letter topic now. Errors: as `ack`."""
         await self._settler.give_back(self._lease, (self.offset,), delay_ms=0, counts=True, error=error, park=True)

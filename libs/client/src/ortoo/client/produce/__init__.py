@@ -1,4 +1,4 @@
-"""Sending: messages in, sealed batches over one stream, receipts out; transactions, and the routes of topics.
+"""Sending: messages are batched, sealed and sent over one stream. Also transactions, and the routes of topics.
 
-For `app`, `blocking`, and whoever asks for a topic's queues: `push`, `pull`, `admin`. It imports `core` alone.
+Used by `app`, `blocking`, and for queues of topics by `push`, `pull` and `admin`. It imports only `core`.
 """

@@ -1,4 +1,4 @@
-"""What a producer has for one queue: the batch that is being filled, those that are sealed, and when to go on."""
+"""The state of a producer for one queue: the open batch, the sealed batches, and timers."""
 
 import asyncio
 from dataclasses import dataclass
@@ -24,31 +24,31 @@ class Batcher:
     open: ProducerBatch | None = None
     """The batch that is being filled."""
     timer: asyncio.Handle | None = None
-    """Seals it."""
+    """Seals the open batch."""
     retry: asyncio.Handle | None = None
-    """Sends again what was returned."""
+    """Sends returned batches again."""
     attempt: int = 0
-    """How often that was done since the last success."""
+    """Number of retries since the last success."""
     reason: str = ""
-    """Why its enode refused the first of what it has not stored since its last success, in its own words."""
+    """The enode's error text of the first rejection since the last success."""
 
     @property
     def is_troubled(self) -> bool:
-        """Whether something waits to be sent again, so that others had better go elsewhere."""
+        """Whether batches wait for a retry, so that new ones should use another queue."""
         return self.retry is not None or self.in_flight.has_failed
 
     @property
     def has_room(self) -> bool:
-        """Whether a batch would leave at once."""
+        """Whether a new batch would be sent immediately."""
         return self.in_flight.has_room and not self.is_troubled
 
     @property
     def is_settled(self) -> bool:
-        """Whether every message taken for this queue has its outcome."""
+        """Whether every message for this queue has its outcome."""
         return self.open is None and self.in_flight.is_idle
 
     def close(self) -> ProducerBatch | None:
-        """Take out the batch that is being filled, if there is one."""
+        """Remove and return the open batch, if there is one."""
         batch, self.open = self.open, None
         if self.timer is not None:
             self.timer.cancel()
@@ -56,19 +56,19 @@ class Batcher:
         return batch
 
     def refused(self, error: OrtooError) -> None:
-        """What was sent failed; why is logged once until something is stored again."""
+        """Record a failed send; the reason is logged once until the next success."""
         if error.retriable and not self.reason:
             self.reason = error.message
             _log.emit(log_events.SEND_FAILED_RETRYING, queue=str(self.queue), reason=self.reason)
 
     def too_late(self, batch: ProducerBatch, timeout_s: float) -> Unavailable:
-        """The failure of a batch whose time is over, in the words of the enode if it said any."""
+        """The error of an expired batch, with the enode's last error text."""
         words = "the outcome is unknown" if batch.is_numbered else "it was never sent"
-        said = f"; it said: {self.reason}" if self.reason else ""
+        said = f"; last error: {self.reason}" if self.reason else ""
         return Unavailable(f"not stored within {timeout_s:.0f} s by {self.queue.enode}; {words}{said}")
 
     def abandon(self) -> None:
-        """Fail what has no outcome yet: nobody will send it."""
+        """Fail all batches without an outcome; they will not be sent."""
         error = Unavailable("the producer was closed before the answer; the outcome is unknown")
         if self.retry is not None:
             self.retry.cancel()

@@ -1,20 +1,20 @@
-"""What a producer has under way to one queue: a pure account of order, sequences and returns.
+"""Batches of one queue in flight: order, sequence numbers and returned batches, without I/O.
 
-Batches of a queue are sent in order, several at a time, each with the producer's id and the number of messages before
-it. The rules that keep a retry from storing twice and an order from turning round:
+Batches of a queue are sent in order, several at a time. Each carries the producer id and the number of messages before
+it (its sequence). These rules prevent that a retry stores twice or changes the order:
 
-* A batch gets its id and sequence when it is first sent, and keeps both, and its queue, while its outcome is unknown.
-* After the first failure nothing more is sent until everything under way is answered or lost with the connection; then
-  all that failed is sent again, in order.
-* An answer that says "there is a gap before this batch" stored nothing for certain, so such a batch may be numbered
-  anew when the batch before it was refused for good, or goes on under another id.
-* A batch that its enode has not taken for certain, and was not sent before with an unknown outcome, may move to another
-  queue unless one of its messages belongs here; what was sent behind it is refused as a gap, and numbered anew.
-* An enode that does not know the id has not seen its first batch. While one before it is to come again, so is the batch
-  itself, as it was; else it is numbered anew.
-* Batches of two ids are never under way together: nothing would tell the enode that one of them is missing.
-* When a batch is given up with an unknown outcome, or refused for good after a try with one, batches that were never
-  sent go on under a new producer id; those that were sent wait for their own answer.
+* A batch gets its id and sequence at its first send. It keeps both, and its queue, while its outcome is unknown.
+* After a failure nothing more is sent until everything in flight is answered or lost with the connection. Then all
+  failed batches are sent again, in order.
+* "Gap before this batch" means that the batch was not stored. It gets a new number if the batch before it was refused
+  permanently or continues under another id.
+* A batch that was certainly not stored may move to another queue, unless one of its messages is bound to this one.
+  Batches sent behind it are refused because of the gap, and get new numbers.
+* An enode without the producer id has not received its first batch. The refused batch keeps its number if an earlier
+  batch will be sent again; otherwise it gets a new one.
+* Batches of two ids are never in flight together, because the enode could not detect a missing one.
+* A batch may expire with an unknown outcome, or be refused permanently after an attempt with one. Batches that were
+  never sent then get a new producer id; those that were sent wait for their own answer.
 """
 
 from collections import deque
@@ -25,28 +25,28 @@ from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.common.errors import NOT_TAKEN_FIELD, NotFound, OrtooError, Unavailable
 
 IN_FLIGHT_MAX = 5
-"""How many batches of one queue may be under way: as many as the enode remembers the offsets of."""
+"""Largest number of batches of a queue in flight, equal to the number whose offsets an enode remembers."""
 
 _GAP_FIELD = "batch.first_sequence"
 _PRODUCER_FIELD = "batch.producer_id"
 
 
 class Fate(Enum):
-    """What becomes of a batch whose send failed."""
+    """The outcome of a failed send."""
 
     REFUSED = "refused"
-    """It fails for good and is not stored."""
+    """It fails permanently and is not stored."""
     RETURNED = "returned"
-    """It is sent again."""
+    """It is sent again to this queue."""
     MOVES = "moves"
-    """It may go to another queue; it is not in this one any more."""
+    """It may go to another queue; it was removed from this one."""
 
 
 class InFlight:
-    """The batches of one queue, from sealing to answer: those that wait, those under way, those to send again."""
+    """The batches of one queue from sealing to answer: waiting, in flight, and returned."""
 
     def __init__(self, new_producer_id: Callable[[], int]) -> None:
-        """Start with nothing under way; `new_producer_id` makes ids that nobody else has."""
+        """Start empty; `new_producer_id` returns unique ids."""
         self._new_producer_id = new_producer_id
         self._producer_id = new_producer_id()
         self._next_sequence = 0
@@ -55,29 +55,29 @@ class InFlight:
         self._returned: list[ProducerBatch] = []
         self._refused_sequence: int | None = None
         self._takes_nothing = False
-        """Whether that was refused because the enode takes no messages: what came behind it may move as well."""
+        """Whether the enode rejects all sends, so that the batches behind the refused one may move as well."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of this queue waits or is under way."""
+        """Whether no batch of this queue waits or is in flight."""
         return not (self._ready or self._in_flight or self._returned)
 
     @property
     def has_room(self) -> bool:
-        """Whether one more batch would be sent at once."""
+        """Whether one more batch would be sent immediately."""
         return not self._ready and not self._returned and len(self._in_flight) < IN_FLIGHT_MAX
 
     @property
     def has_failed(self) -> bool:
-        """Whether a batch was refused or returned, and nothing has been sent again since."""
+        """Whether a batch was refused or returned since the last `resume`."""
         return bool(self._returned) or self._refused_sequence is not None
 
     def put(self, batch: ProducerBatch) -> None:
-        """Take a sealed batch that comes after all that were taken."""
+        """Add a sealed batch behind all others."""
         self._ready.append(batch)
 
     def next_to_send(self) -> ProducerBatch | None:
-        """The next batch to send now, numbered; None if there is none or sending has to wait."""
+        """The next batch to send, numbered; None if there is none or sending must wait."""
         if self.has_failed or not self._ready or len(self._in_flight) >= IN_FLIGHT_MAX:
             return None
         batch = self._ready[0]
@@ -92,26 +92,26 @@ class InFlight:
         return batch
 
     def stored(self, batch: ProducerBatch) -> None:
-        """The batch was acknowledged."""
+        """Remove a batch that was acknowledged."""
         self._in_flight.remove(batch)
 
     def failed(self, batch: ProducerBatch, error: OrtooError) -> Fate:
-        """The batch was answered with an error; say what becomes of it."""
+        """Handle an error answer to a batch; returns its fate."""
         self._in_flight.remove(batch)
         if isinstance(error, Unavailable) and error.field == _GAP_FIELD:
             if batch.sealed.producer_id != self._producer_id:
-                batch.forget_number()  # those before it go on under another id: the gap would never be closed
+                batch.forget_number()  # earlier batches continue under another id, so the gap would stay
             if self._refused_sequence is not None:
                 batch.forget_number()
                 if self._takes_nothing and batch.may_move and not self._returned:
                     return Fate.MOVES
         elif isinstance(error, NotFound) and error.field == _PRODUCER_FIELD:
-            if not any(map(batch.comes_behind, self._returned)):  # its enode may know the id by then
+            if not any(map(batch.comes_behind, self._returned)):  # their retry may register the id first
                 batch.forget_number()
                 self._start_anew()
         elif not error.retriable:
             if batch.is_doubtful:
-                self._start_anew()  # its number may be taken, by itself
+                self._start_anew()  # an earlier attempt of it may have used its number
             else:
                 self._leave_out(batch)
             return Fate.REFUSED
@@ -127,20 +127,20 @@ class InFlight:
         return Fate.RETURNED
 
     def connection_lost(self) -> None:
-        """No answer will come for what is under way."""
+        """Return all batches in flight, whose answers are lost."""
         for batch in self._in_flight:
             batch.is_doubtful = True
         self._returned += self._in_flight
         self._in_flight.clear()
 
     def take_movable(self) -> list[ProducerBatch]:
-        """Take out what was never sent and may go to another queue."""
+        """Remove and return batches that were never sent and may use another queue."""
         taken = [batch for batch in self._ready if batch.may_move and not batch.is_numbered]
         self._take_out(taken)
         return taken
 
     def give_up(self, now_s: float) -> list[ProducerBatch]:
-        """Take out the batches whose time is over; those that were sent have an unknown outcome."""
+        """Remove and return expired batches; those that were sent have an unknown outcome."""
         late = [p for p in self.everything() if p.deadline_s <= now_s]
         self._take_out(late)
         if any(batch.is_numbered for batch in late):
@@ -149,14 +149,14 @@ class InFlight:
 
     @property
     def is_waiting_to_resend(self) -> bool:
-        """Whether everything under way has come back and something must be sent again."""
+        """Whether nothing is in flight and batches must be sent again."""
         return bool(self._returned or self._refused_sequence is not None) and not self._in_flight
 
     def resume(self) -> None:
-        """Send what was returned again, in order, before everything else."""
+        """Queue the returned batches again, in order, before all others."""
         if self._refused_sequence is not None:
             for batch in self._returned:
-                if batch.sealed.first_sequence > self._refused_sequence:  # one before it may be stored under its own
+                if batch.sealed.first_sequence > self._refused_sequence:  # an earlier one may be stored
                     batch.forget_number()
             self._next_sequence = self._refused_sequence
             self._refused_sequence, self._takes_nothing = None, False
@@ -164,11 +164,11 @@ class InFlight:
         self._returned = []
 
     def everything(self) -> Iterable[ProducerBatch]:
-        """All batches that have no outcome yet, in order."""
+        """All batches without an outcome, in order."""
         return (*self._in_flight, *self._returned, *self._ready)
 
     def _leave_out(self, batch: ProducerBatch) -> None:
-        """It is not stored, nor is what was sent behind it: what comes next takes its sequence."""
+        """Skip a batch that is not stored; the next batch takes its sequence."""
         if self._refused_sequence is None:
             self._refused_sequence = batch.sealed.first_sequence
 

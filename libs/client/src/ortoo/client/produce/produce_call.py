@@ -1,4 +1,4 @@
-"""One Produce stream: batches out, answers in, and a prompt end when the snode falls silent."""
+"""One Produce stream: batches out, answers in, and a timeout for a silent snode."""
 
 from collections.abc import Callable
 
@@ -15,18 +15,18 @@ from ortoo.common.process.clock import Clock
 from ortoo.v1 import enode_pb2, producer_pb2
 
 SILENCE_S = 10.0
-"""A snode that owes an answer for so long is taken for dead."""
+"""A snode that is due to answer and silent for this time counts as dead."""
 
 Answered = Callable[[ProducerBatch, OrtooError | None], None]
 
 
 class ProduceCall:
-    """A conversation with one snode. `run` ends when it breaks; batches without an answer are then under way still."""
+    """A stream with one snode. `run` ends when it breaks; batches without an answer then stay in flight."""
 
     def __init__(self, channel: grpc.aio.Channel, peer: str, answered: Answered, *, clock: Clock) -> None:
-        """`answered` gets each batch with the error it was refused with, or None when it was stored."""
+        """`answered` gets each batch with its error, or None when it was stored."""
         self.has_heard = False
-        """Whether the snode has answered anything: then it works, and a break is no sign of one that does not."""
+        """Whether the snode has answered, so that a break does not count as a failure of that snode."""
         self._channel = channel
         self._peer = peer
         self._answered = answered
@@ -54,7 +54,7 @@ class ProduceCall:
         self._conversation.say(Bulky(request, (sealed.records,)))
 
     async def run(self) -> OrtooError:
-        """Converse until the stream breaks; return why it did."""
+        """Run until the stream breaks; returns the reason."""
         try:
             await self._conversation.run(bulk_calls.produce(self._channel))
         except OrtooError as error:

@@ -29,15 +29,15 @@ _log = get_logger("producer")
 
 
 class Producer:
-    """Sends messages to one topic. Made by `Client.producer`; an async context manager that flushes at its end.
+    """Sends messages to one topic. Made by `Client.producer`; an async context manager that flushes on exit.
 
-    A message is durable when its receipt is there. Every batch carries an idempotence id, so that a retry after a lost
-    answer stores nothing twice. Messages of one message group go to one queue and keep their order; the others stay
-    together, batch by batch, on changing queues.
+    A message is durable when its receipt is there. Batches are idempotent: a retry after a lost answer stores nothing
+    twice. Messages of one message group go to one queue and keep their order. Other messages are batched for one
+    queue at a time.
     """
 
     def __init__(self, connection: Connection, topic: str, settings: ProducerSettings) -> None:
-        """`Client.producer` is the way in."""
+        """Applications use `Client.producer`."""
         self._connection = connection
         self._topic = topic
         self._settings = settings
@@ -51,12 +51,12 @@ class Producer:
         self._bytes = 0
         self._under_way = 0
         self._lingering: dict[Batcher, None] = {}
-        """Queues whose open batch waits for company, the longest waiting first."""
+        """Queues whose open batch waits for more messages, the longest waiting first."""
         self._pause = False
         self._wanted = asyncio.Event()
         self._route_doubted = asyncio.Event()
         self._finished = asyncio.Event()
-        """Set when a batch has its outcome: there may be room, or nothing left to wait for."""
+        """Set when a batch gets its outcome: there may be memory again, or nothing left to wait for."""
         self._unheard = Unheard()
         self._closed = False
 
@@ -86,17 +86,17 @@ class Producer:
     async def send(self, message: Message | bytes) -> Receipt:
         """Send one message and wait until it is stored.
 
-        Errors: Invalid and NotFound (nothing stored), Unavailable when nobody answered in time (outcome unknown).
+        Errors: Invalid and NotFound (nothing stored), Unavailable when no answer came in time (outcome unknown).
         """
         await self.room()
         return await self._take(message)
 
     async def send_once(self, message: Message | bytes, dedup_id: str) -> Receipt:
-        """Send a message that is stored once, however often, and by whomever, one with this id is sent to the topic.
+        """Send a message with a dedup id; the topic stores one message per id, also if several producers send it.
 
-        The enodes remember ids for a window, 10 minutes unless configured otherwise; the receipt of a message that was
-        stored before says where, with a `stored_at_ms` of 0. Errors: Invalid, NotFound, Unavailable (outcome unknown:
-        send it again with the same id).
+        The enodes remember ids for a window (default 10 minutes). For a message stored before, the receipt has its
+        position and a `stored_at_ms` of 0. Errors: Invalid, NotFound, Unavailable (outcome unknown, retry with the same
+        id).
         """
         self._check_open()
         plain = message_of(message)
@@ -107,28 +107,28 @@ class Producer:
         return read(Receipt, receipt, stored_at_ms=0)
 
     async def send_soon(self, message: Message | bytes) -> Sending:
-        """Take a message and send it with others; await the answer for the receipt, or `flush` for all.
+        """Take a message and send it with others; await the result for the receipt, or `flush` for all.
 
-        Waits while too much is under way; one that is called off while it waits has taken nothing. Errors: Invalid.
+        Waits while too many bytes are in flight; if cancelled during the wait, it has taken nothing. Errors: Invalid.
         """
         if self._pause or self._bytes > self._settings.memory_bytes_max:
             await self._let_leave()
         return self._take(message)
 
     def send_nowait(self, message: Message | bytes) -> Sending:
-        """The same without waiting, for callers that cannot. Errors: Invalid; Overloaded when too much is under way."""
+        """As `send_soon` without waiting. Errors: Invalid, or Overloaded while too many bytes are in flight."""
         if (waiting := self._bytes) > self._settings.memory_bytes_max:
             raise Overloaded(f"{waiting} bytes wait for an answer; `await send_soon(...)` waits", retry_after_ms=10)
         return self._take(message)
 
     async def room(self) -> None:
-        """Wait until `send_nowait` has room for a message; it has at once while little is under way."""
+        """Wait until `send_nowait` accepts a message."""
         while self._bytes > self._settings.memory_bytes_max and not self._closed:
             self._finished.clear()
             await self._finished.wait()
 
     async def send_many(self, messages: Iterable[Message | bytes]) -> Sendings:
-        """Take many messages, waiting while too much is under way; await the answer, or `flush`, for the outcome."""
+        """Take many messages, waiting while too many bytes are in flight; await the result, or `flush`."""
         runs: list[tuple[Sending, int]] = []
         source = iter(messages)
         while chunk := list(islice(source, _CHUNK_MESSAGES)):
@@ -140,8 +140,8 @@ class Producer:
         return Sendings(runs)
 
     async def flush(self) -> None:
-        """Wait until every message taken so far has its outcome. Errors: the first failure nobody has heard of yet."""
-        for batcher in list(self._batchers.values()):  # sealing one may open the next queue's
+        """Wait until every message taken so far has its outcome. Errors: the first failure not reported yet."""
+        for batcher in list(self._batchers.values()):  # sealing may open a batch of another queue
             self._seal(batcher)
         while not (self._closed or all(batcher.is_settled for batcher in self._batchers.values())):
             self._finished.clear()
@@ -149,7 +149,7 @@ class Producer:
         self._unheard.say()
 
     async def _let_leave(self) -> None:
-        """Let a batch that was sealed leave before the next one is filled, and wait for room."""
+        """Yield so that a sealed batch is sent before the next one is filled, and wait for memory."""
         if self._pause:
             self._pause = False
             await self._clock.sleep(0)
@@ -163,16 +163,16 @@ class Producer:
         self._check_open()
         message = given if type(given) is bytes else message_of(given)
         rare = NO_RARE_FIELDS if isinstance(message, bytes) else message.rare
-        if rare is NO_RARE_FIELDS:  # the usual way, short since each message goes it by itself
+        if rare is NO_RARE_FIELDS:  # the fast path: it runs for each message
             batch = self._sticky.open
             if batch is not None and not batch.is_bound and (row := self._sticky.builder.add(message)) is not None:
                 return batch.sending(row)
         elif DEDUP_ID in rare.properties:
-            words = f"send a message with a dedup id by send_once, not as property {DEDUP_ID}"
+            words = f"property {DEDUP_ID} is reserved; use send_once to send a message with a dedup id"
             raise Invalid(words, field="properties")
         batcher = self._batcher_of(rare)
         while (row := batcher.builder.add(message)) is None:
-            self._seal(batcher)  # the next queue, too, may have begun a batch that the message does not fit
+            self._seal(batcher)  # the open batch of the next queue may be too full as well
             batcher = self._batcher_of(rare)
         batch = batcher.open = batcher.open or self._new_batch(batcher)
         batch.is_bound |= rare.message_group is not None
@@ -181,7 +181,7 @@ class Producer:
         return batch.sending(row, rare.message_id)
 
     def _take_some(self, messages: Sequence[Message | bytes], runs: list[tuple[Sending, int]]) -> int:
-        """Take messages, all of one type, from the front and note them in `runs`; return how many."""
+        """Take messages of one type from the front and record them in `runs`; returns their number."""
         self._check_open()
         first = messages[0]
         if isinstance(first, Message) and first.rare is not NO_RARE_FIELDS:
@@ -201,8 +201,8 @@ class Producer:
         deadline_s = self._clock.monotonic_s() + self._settings.delivery_timeout_ms / 1000
         batch = ProducerBatch(batcher.queue, self._route.topic_id, loop.create_future(), deadline_s, self._unheard)
         batch.is_bound = self._route.has_levels
-        # With little under way there is nothing to wait for: the batch is whatever this turn of the loop brings. With
-        # more it waits for company until an answer comes, so batches grow as fast as answers get slower.
+        # With few batches in flight, the batch is sealed at the end of this turn of the loop. Otherwise it waits for
+        # messages until an answer comes, so that batches grow with the latency of answers.
         if self._under_way < _PROMPT_BATCHES and batcher.has_room:
             batcher.timer = loop.call_soon(self._seal, batcher)
         else:
@@ -211,10 +211,10 @@ class Producer:
         return batch
 
     def _linger_over(self, batcher: Batcher) -> None:
-        """Seal a batch, unless it would only wait behind others: then it grows until it can leave, or is large.
+        """Seal a batch, unless it would only wait behind others; then it grows until it can be sent or is large.
 
-        One that may go to any queue goes where there is room, and looks for it again and again; one that is bound
-        leaves with the next answer of its queue.
+        An unbound batch goes to a queue that can send, and looks for one repeatedly. A bound batch is sealed at the
+        next answer of its queue.
         """
         batcher.timer = None
         batch = batcher.open
@@ -234,16 +234,15 @@ class Producer:
         return self._sticky
 
     def _move_on(self) -> None:
-        """Let messages without a message group go to the next queue, those with a priority to its enode.
+        """Select the next queue for messages without a message group, and the enode for those with a priority.
 
-        Queues where a batch would wait are passed over, then those where something waits to be sent again, unless all
-        are such.
+        Queues without a free slot are skipped, then those with a pending retry, unless all are such.
         """
         if not self._find_room():
             self._find(lambda batcher: not batcher.is_troubled)
 
     def _find_room(self) -> bool:
-        """Let those go where a batch leaves at once; False, and the next queue, when there is no such queue."""
+        """Select a queue that sends a batch immediately; if there is none, the next queue, and False."""
         return self._find(lambda batcher: batcher.has_room)
 
     def _find(self, suits: Callable[[Batcher], bool]) -> bool:
@@ -277,7 +276,7 @@ class Producer:
         self._put(batch, batcher)
 
     def _put(self, batch: ProducerBatch, batcher: Batcher) -> None:
-        """Hand a batch to a queue; where it would wait behind others, it goes to another one if it may."""
+        """Add a batch to a queue, or if it would wait there and may move, to another."""
         if batch.may_move and not batcher.has_room:
             self._move_on()
             if not self._sticky.is_troubled:
@@ -286,7 +285,7 @@ class Producer:
         self._pump(batcher)
 
     def _pump(self, batcher: Batcher) -> None:
-        """Hand everything to the stream that may go now."""
+        """Give all sendable batches to the stream."""
         while self._call is not None and (batch := batcher.in_flight.next_to_send()) is not None:
             self._call.send(batch)
         if batcher in self._lingering and batcher.timer is None and batcher.has_room:
@@ -294,7 +293,7 @@ class Producer:
 
     def _answered(self, batch: ProducerBatch, error: OrtooError | None) -> None:
         if batch.future.done():
-            return  # its time was over before its answer came
+            return  # it expired before its answer came
         batcher = self._batchers[batch.queue]
         if error is None:
             batcher.attempt, batcher.reason = 0, ""
@@ -309,7 +308,7 @@ class Producer:
         self._go_on(batcher, failed=error is not None)
 
     def _go_on(self, batcher: Batcher, *, failed: bool) -> None:
-        """Send what may leave now, and soon what came back, if everything did."""
+        """Send the next batches, and schedule the retry of returned ones if nothing is in flight."""
         if batcher.in_flight.is_waiting_to_resend and batcher.retry is None:
             delay_s = self._connection.backoff.delay_s(batcher.attempt, self._connection.randomness) if failed else 0.0
             batcher.attempt += 1
@@ -317,7 +316,7 @@ class Producer:
         self._pump(batcher)
 
     def _failed_there(self, batch: ProducerBatch, in_flight: InFlight, error: OrtooError) -> list[ProducerBatch]:
-        """End a batch that is refused for good; what should look for another queue."""
+        """Handle a failed batch: finish a permanent failure, and return the batches that need another queue."""
         fate = in_flight.failed(batch, error)
         if fate is Fate.REFUSED:
             self._finish(batch, error)
@@ -343,17 +342,17 @@ class Producer:
         self._finished.set()
 
     async def _converse(self) -> None:
-        """Keep a stream open while there is something to send; after a break, send again what has no answer."""
+        """Keep a stream open after the first send. After a break, batches without an answer are sent again."""
         await self._wanted.wait()
         await self._connection.keep(self._send_to)
 
     async def _send_to(self, address: str) -> bool:
-        """Send over one stream until it breaks; whether its snode has answered anything."""
+        """Send over one stream until it breaks; returns whether its snode has answered."""
         for batcher in self._batchers.values():
             if batcher.in_flight.is_waiting_to_resend:
                 batcher.in_flight.resume()
         call = self._call = ProduceCall(self._connection.channel(), address, self._answered, clock=self._clock)
-        for batcher in list(self._batchers.values()):  # what may leave now opens another
+        for batcher in list(self._batchers.values()):  # sending may open another batch
             self._pump(batcher)
         await call.run()
         self._call = None
@@ -363,12 +362,12 @@ class Producer:
 
     async def _give_up_late(self) -> None:
         now_s, timeout_s = self._clock.monotonic_s(), self._settings.delivery_timeout_ms / 1000
-        for batcher in list(self._batchers.values()):  # each end may open another
+        for batcher in list(self._batchers.values()):  # a failure may open another batch
             if batcher.open is not None and batcher.open.deadline_s <= now_s:
                 self._seal(batcher)
             for batch in (late := batcher.in_flight.give_up(now_s)):
                 self._finish(batch, batcher.too_late(batch, timeout_s))
-            if late:  # their answers count for nothing, also for what waits behind them
+            if late:  # later answers are ignored, so batches behind them must not wait for those
                 self._go_on(batcher, failed=True)
 
     async def _refresh_route(self) -> None:
@@ -377,7 +376,7 @@ class Producer:
             self._move_on()
 
     async def _refresh_doubted_route(self) -> None:
-        """Ask again, once a second at most, when a queue was not found or its enode did not answer."""
+        """Query the route again after a missing queue or a failed enode, once a second at most."""
         while True:
             await self._route_doubted.wait()
             self._route_doubted.clear()
@@ -389,11 +388,11 @@ class Producer:
 
 
 DEDUP_ID = "DEDUP_ID"
-"""The property that carries what the application calls the same message."""
+"""The property with the application's dedup id."""
 _ONE_KIND = frozenset({bytes, Message})
 _CHUNK_MESSAGES = 1024
 _GROWN_BYTES_MAX = 1 << 16
-"""How far a batch grows that waits for others of its queue: enough to pay for itself, for few bytes in many queues."""
+"""Size at which a waiting batch is sealed: large enough to be efficient, small with many queues."""
 _PROMPT_BATCHES = 2
-"""With fewer batches under way, the next one does not wait for company."""
+"""With fewer batches in flight, the next one does not wait for more messages."""
 _ROUTE_DOUBT_S = 1.0

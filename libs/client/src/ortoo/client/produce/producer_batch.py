@@ -1,4 +1,4 @@
-"""A batch under way: one future, shared by all its messages."""
+"""A batch in flight, with one future for all its messages."""
 
 import asyncio
 from collections.abc import Generator, Iterator, Sequence
@@ -24,22 +24,22 @@ class ProducerBatch:
     queue: Queue
     topic_id: int
     future: "asyncio.Future[None]"
-    """Done when it is stored or has failed."""
+    """Done when the batch is stored or has failed."""
     deadline_s: float
-    """It fails unless it is answered by then, on the monotonic clock."""
+    """It fails if it is not answered by this time of the monotonic clock."""
     unheard: "Unheard" = field(default_factory=lambda: Unheard())
-    """The failures of which nobody has heard yet."""
+    """Failures that were not reported to the application yet."""
     is_numbered: bool = False
     is_bound: bool = False
-    """Whether it must go to this queue: a message in it belongs there, by its group or its priority."""
+    """Whether it must go to this queue, because of the group or priority of a message."""
     is_doubtful: bool = False
-    """Whether it may be stored already, because the outcome of a try is unknown."""
+    """Whether it may be stored already, because the outcome of an attempt is unknown."""
     first_offset: int = -1
     stored_at_ms: int = 0
     recall_seal: bytes = b""
-    """Of a delayed batch: what makes its recall handles."""
+    """The data for recall handles of a delayed batch."""
     refused: dict[int, OrtooError] = field(default_factory=dict)
-    """Messages that broke a limit and were left out, by the place at which they were taken."""
+    """Messages that exceeded a limit and were left out, by row."""
     _sealed: SealedBatch | None = None
     _waiters: "dict[asyncio.Future[None], None]" = field(default_factory=dict)
 
@@ -50,13 +50,13 @@ class ProducerBatch:
         return self._sealed
 
     def seal(self, sealed: SealedBatch) -> None:
-        """Carry a batch that was encoded already."""
+        """Set a batch that was encoded before."""
         self._sealed = sealed
 
     def encode(self, messages: Sequence[Message | bytes], *, now_ms: int, codec: Codec) -> bool:
-        """No further message comes: encode what keeps every limit, checked in bulk and singly only on failure.
+        """Encode the messages that keep every limit. They are checked together, and one by one only after a failure.
 
-        False if nothing does.
+        Returns False if no message keeps the limits.
         """
         try:
             self._sealed = encode(messages, now_ms=now_ms, codec=codec)
@@ -73,17 +73,17 @@ class ProducerBatch:
         return self._sealed is not None
 
     def number(self, producer_id: int, first_sequence: int) -> None:
-        """Give it the identity by which the enode recognises it when it comes again."""
+        """Set the identity by which the enode recognises a retry."""
         self._sealed = replace(self.sealed, producer_id=producer_id, first_sequence=first_sequence)
         self.is_numbered = True
 
     def comes_behind(self, other: "ProducerBatch") -> bool:
-        """Whether its enode takes it only after `other`, by the numbers of both."""
+        """Whether the enode accepts it only after `other`, by their numbers."""
         mine, its = self.sealed, other.sealed
         return other.is_numbered and its.producer_id == mine.producer_id and its.first_sequence < mine.first_sequence
 
     def forget_number(self) -> None:
-        """It is certain that it was not stored under its number; it may get another."""
+        """Mark it as certainly not stored under its number, so that it gets another."""
         self.is_numbered = False
 
     @property
@@ -93,14 +93,14 @@ class ProducerBatch:
 
     def sending(self, row: int, message_id: str | None = None) -> "Sending":
         """The message at `row`, with the id that its producer chose."""
-        sending = Sending()  # with a constructor it would take twice as long, and there is one for each message
+        sending = Sending()  # a constructor would take twice the time, for each message
         sending._batch = self
         sending._row = row
         sending._message_id = message_id
         return sending
 
     def stored(self, first_offset: int, stored_at_ms: int) -> None:
-        """Tell everybody who waits where it lies."""
+        """Complete it as stored, and wake all waiters."""
         self.first_offset = first_offset
         self.stored_at_ms = stored_at_ms
         if not self.future.done():
@@ -108,17 +108,17 @@ class ProducerBatch:
             self._wake()
 
     def fail(self, error: OrtooError) -> None:
-        """Tell everybody who waits that it failed; of an earlier try that may be stored a refusal says nothing."""
+        """Complete it as failed, and wake all waiters. If an earlier attempt may be stored, the outcome is unknown."""
         if not self.future.done():
             if self.is_doubtful and not isinstance(error, Unavailable):
-                error = Unavailable(f"{error}; an earlier try may have been stored, the outcome is unknown")
+                error = Unavailable(f"{error}; an earlier attempt may have been stored, the outcome is unknown")
             self.unheard.add(self, ALL_ROWS, error)
             self.future.set_exception(error)
-            self.future.exception()  # nobody may be waiting; `flush` reports it all the same
+            self.future.exception()  # marks it as retrieved; without a waiter `flush` reports it
             self._wake()
 
     def __await__(self) -> Generator[Any, None, None]:
-        """Wait until it is stored or has failed, each for itself: one who is called off leaves the others alone."""
+        """Wait until it is stored or has failed; the cancellation of one waiter does not affect others."""
         if self.future.done():
             return
         waiter = self.future.get_loop().create_future()
@@ -131,7 +131,7 @@ class ProducerBatch:
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
-            if not waiter.done():  # called off in this turn of the loop
+            if not waiter.done():  # cancelled in this turn of the loop
                 waiter.set_result(None)
 
 
@@ -140,24 +140,24 @@ UNHEARD_MAX = 1_000
 
 
 class Unheard:
-    """Failures that no caller has been told: `flush` tells them, once; so many at most are kept."""
+    """Failures that were not reported yet, at most UNHEARD_MAX; `flush` reports them once."""
 
     def __init__(self) -> None:
-        """Nothing has failed."""
+        """Start empty."""
         self._errors: dict[tuple[ProducerBatch, int], OrtooError] = {}
 
     def add(self, batch: ProducerBatch, row: int, error: OrtooError) -> None:
-        """The message at `row` failed, or ALL_ROWS did."""
+        """Add a failure of the message at `row`, or of all with ALL_ROWS."""
         if len(self._errors) < UNHEARD_MAX:
             self._errors[batch, row] = error
 
     def heard(self, batch: ProducerBatch, row: int) -> None:
-        """Somebody is being told what became of the message at `row`."""
+        """Remove the failure of the message at `row`, because it is being reported."""
         self._errors.pop((batch, ALL_ROWS), None)
         self._errors.pop((batch, row), None)
 
     def say(self) -> None:
-        """Errors: the first failure; the others count as told."""
+        """Raise the first failure; the others count as reported."""
         errors = list(self._errors.values())
         self._errors.clear()
         if errors:
@@ -175,15 +175,15 @@ class Sending:
 
     @property
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Whether it has its outcome."""
         return self._batch.future.done()
 
     def __await__(self) -> Generator[Any, None, Receipt]:
-        yield from self._batch.__await__()  # `asyncio.wait` costs more than all the rest, and thousands may wait
+        yield from self._batch.__await__()  # `asyncio.wait` is too slow for thousands of waiters
         return self.receipt()
 
     def receipt(self) -> Receipt:
-        """The receipt of a message that is done. Errors: whatever the send failed with."""
+        """The receipt of a message that is done. Errors: the error of the send."""
         batch = self._batch
         if batch.refused or batch.future.exception() is not None:
             batch.unheard.heard(batch, self._row)
@@ -204,11 +204,11 @@ class Sending:
         return Receipt(message_id, queue, offset, batch.stored_at_ms, handle)
 
     def later(self, messages: int) -> "Sending":
-        """The message so many after this one in the same batch."""
+        """The message `messages` rows after this one in the same batch."""
         return self._batch.sending(self._row + messages)
 
     async def settled(self) -> None:
-        """Wait for the outcome of the whole batch, whatever it is."""
+        """Wait until the whole batch is stored or has failed."""
         await self._batch
 
 
@@ -218,7 +218,7 @@ class Sendings:
     __slots__ = ("_count", "_runs")
 
     def __init__(self, runs: Sequence[tuple[Sending, int]]) -> None:
-        """Each run is a message and how many lie one after another in one batch from it on."""
+        """Each run is a message and the number of consecutive messages of its batch that start with it."""
         self._count = sum(count for _, count in runs)
         self._runs = runs
 

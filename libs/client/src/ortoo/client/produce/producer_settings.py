@@ -1,4 +1,4 @@
-"""What an application sets about a producer."""
+"""Settings of a producer."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,15 @@ from ortoo.common.records.sealed_batch import RECORDS_BYTES_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """How a producer trades delay for larger batches, and how long and how much it keeps."""
+    """Settings of a producer for batching, memory and time limits."""
 
     linger_ms: float = 5.0
-    """How long a batch waits for company at most, while several others are under way; with few it goes at once."""
+    """Longest wait of an open batch for more messages; with few batches in flight it is sent immediately."""
     batch_bytes_max: int = RECORDS_BYTES_MAX
     codec: Codec = Codec.NONE
-    """How bodies are compressed."""
+    """Compression of bodies."""
     memory_bytes_max: int = 64 << 20
-    """How much may wait for an answer before `send` waits and `send_nowait` refuses."""
+    """Unanswered bytes above which `send` waits and `send_nowait` raises Overloaded."""
     delivery_timeout_ms: float = 120_000.0
-    """How long one message is tried before its outcome is given up as unknown."""
+    """Time limit for retries of a message; after it the outcome is unknown."""
     route_interval_ms: float = 30_000.0

@@ -1,4 +1,4 @@
-"""Where a topic's messages may go."""
+"""Routes: the queues of a topic that accept messages."""
 
 from dataclasses import dataclass
 
@@ -13,22 +13,22 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The queues that take a topic's messages, in the order that an operator gave them, else by enode and id."""
+    """The queues that accept a topic's messages, in the operator's order or else by enode and id."""
 
     topic_id: int
     writable: tuple[Queue, ...]
-    """Those that take messages now."""
+    """Queues that accept messages now."""
     placed: tuple[Queue, ...] = ()
-    """All that take messages when their enode is there."""
+    """All queues, including those of enodes that are down."""
     has_levels: bool = False
-    """Whether each queue of an enode is for one priority, the last one for all larger ones."""
+    """Whether each queue of an enode holds one priority, and the last one all larger priorities."""
 
     def queue_of_group(self, message_group: str) -> Queue:
-        """The queue of a message group: the same at every producer, whichever enodes are away."""
+        """The queue of a message group; the same at every producer, independent of the enodes that are up."""
         return queue_of_group(message_group, self.placed or self.writable)
 
     def queue_of_priority(self, priority: int, enode: str) -> Queue:
-        """The queue for a priority on an enode, or on another one if the topic has left that."""
+        """The queue of a priority on an enode, or on another enode if the topic is no longer there."""
         queues = self.placed or self.writable
         if all(queue.enode != enode for queue in queues):
             enode = self.writable[0].enode
@@ -43,7 +43,7 @@ async def readable_queues(connection: Connection, topic: str) -> list[Queue]:
 
 
 async def query_route(connection: Connection, topic: str) -> Route:
-    """Ask for a topic's queues, to send. Errors: NotFound, also when the topic takes no messages now."""
+    """Query a topic's queues for sends. Errors: NotFound, also when the topic accepts no messages now."""
     request = producer_pb2.QueryRouteRequest(topic=topic, to_send=True)
     answer = await connection.call(ProducerServiceStub, "QueryRoute", request)
     route = Route(
@@ -54,8 +54,8 @@ async def query_route(connection: Connection, topic: str) -> Route:
     )
     if not route.writable:
         raise NotFound(
-            f"the topic {topic!r} has no queue that takes messages now: its enodes are away or it is read-only; "
-            "`ortoo topic describe` shows which",
+            f"the topic {topic!r} has no queue that accepts messages: its enodes are down or it is read-only, "
+            "see `ortoo topic describe`",
             field="topic",
         )
     return route

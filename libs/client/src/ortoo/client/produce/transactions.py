@@ -1,11 +1,16 @@
-"""Transactions: messages that are delivered if and only if what they belong to happened.
+"""Transactions: messages that are delivered if and only if the application's own transaction happened.
 
-async def checker(check: TransactionCheck) -> Verdict:          # when a verdict was lost: look, and answer
-    return Verdict.COMMIT if await db.has_order(check.messages[0].keys[0]) else Verdict.ROLL_BACK
+The producer begins a transaction, and the checker returns a verdict that was lost:
 
-async with mq.transactional_producer("orders", "billing", checker) as producer:
-    async with producer.transaction(Message(b"paid", keys=("17",))):
-        await db.pay(17)              # an exception rolls back, the end of the block commits
+    async def checker(check: TransactionCheck) -> Verdict:
+        return Verdict.COMMIT if await db.has_order(check.messages[0].keys[0]) else Verdict.ROLL_BACK
+
+
+    async def pay(mq: Client) -> None:
+        async with mq.transactional_producer("orders", "billing", checker) as producer:
+            # An exception in the block rolls back, its end commits.
+            async with producer.transaction(Message(b"paid", keys=("17",))):
+                await db.pay(17)
 """
 
 import asyncio
@@ -33,25 +38,25 @@ _log = get_logger("transactions")
 
 
 class Verdict(enum.Enum):
-    """How a transaction ends."""
+    """The outcome of a transaction."""
 
     COMMIT = "commit"
     """Its messages are delivered."""
     ROLL_BACK = "roll back"
-    """They never are."""
+    """Its messages are never delivered."""
     UNKNOWN = "unknown"
-    """Not known yet; a producer of the group is asked again later."""
+    """Not known yet; a producer of the group gets another check later."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionCheck:
-    """A question to a producer, what became of a transaction."""
+    """A check: the server requests the verdict of a transaction from a producer."""
 
     transaction_id: str
     topic: str
     messages: tuple[Message, ...]
     checks: int
-    """How often it was asked, this time included."""
+    """Number of checks of this transaction, including this one."""
     begun_at_ms: int
     """Milliseconds since 1970-01-01 UTC."""
 
@@ -60,39 +65,39 @@ Checker = Callable[[TransactionCheck], Awaitable[Verdict]]
 
 
 class Transaction:
-    """Messages that wait for a verdict. The first one is final."""
+    """Messages that wait for a verdict. The first verdict is final."""
 
     def __init__(self, connection: Connection, transaction_id: str, message_ids: Sequence[str], queue: Queue) -> None:
-        """`TransactionalProducer.begin` is the way in."""
+        """Applications use `TransactionalProducer.begin`."""
         self.transaction_id = transaction_id
         self.message_ids = tuple(message_ids)
         self.queue = queue
-        """Where the messages will be."""
+        """The queue that the messages will be stored in."""
         self._connection = connection
 
     async def commit(self) -> None:
-        """Have the messages delivered; when this returns it is final. Doing it again does no harm.
+        """Deliver the messages; final when this returns. A second call does nothing.
 
-        Errors: Conflict when it was rolled back before; Unavailable: the outcome is unknown, and a producer of the
-        group will be asked.
+        Errors: Conflict when it was rolled back before. Unavailable when the outcome is unknown; a producer of the
+        group then gets a check.
         """
         await end_transaction(self._connection, self.transaction_id, Verdict.COMMIT)
 
     async def roll_back(self) -> None:
-        """Have the messages forgotten; errors as `commit`."""
+        """Drop the messages. Errors: as `commit`."""
         await end_transaction(self._connection, self.transaction_id, Verdict.ROLL_BACK)
 
 
 class TransactionalProducer:
-    """Begins transactions in one topic, and answers for those of its group that nobody ended.
+    """Begins transactions in one topic, and answers checks of open transactions of its group.
 
-    Made by `Client.transactional_producer`; an async context manager. Leaving it ends no transaction.
+    Made by `Client.transactional_producer`; an async context manager. Its end does not end transactions.
     """
 
     def __init__(self, connection: Connection, topic: str, group: str, checker: Checker) -> None:
-        """`Client.transactional_producer` is the way in."""
+        """Applications use `Client.transactional_producer`."""
         self.known = asyncio.Event()
-        """Set while the server knows this producer and may ask it."""
+        """Set while the server has registered this producer, so that it can send it checks."""
         self._connection = connection
         self._topic = topic
         self._group = group
@@ -113,10 +118,10 @@ class TransactionalProducer:
         await self._background.__aexit__(*ended)
 
     async def begin(self, *messages: Message, check_after_ms: int = 0) -> Transaction:
-        """Store messages that nobody sees before `commit`; all of them go to one queue.
+        """Store messages that consumers see only after `commit`, all in one queue.
 
-        Without a verdict a producer of the group is asked after `check_after_ms` (0 = as the cluster says, 6 s).
-        Errors: Invalid and NotFound (nothing is stored), Unavailable (nobody answered).
+        Without a verdict a producer of the group gets a check after `check_after_ms` (0 = the cluster's setting, 6 s).
+        Errors: Invalid and NotFound (nothing is stored), Unavailable (no answer).
         """
         queue = self._queue(messages)
         request = producer_pb2.BeginTransactionRequest(
@@ -132,12 +137,12 @@ class TransactionalProducer:
 
     @contextlib.asynccontextmanager
     async def transaction(self, *messages: Message, check_after_ms: int = 0) -> AsyncIterator[Transaction]:
-        """Begin; commit at the end of the block, or roll back when it raises."""
+        """Begin a transaction; commit at the end of the block, or roll back when it raises."""
         begun = await self.begin(*messages, check_after_ms=check_after_ms)
         try:
             yield begun
         except BaseException:
-            with contextlib.suppress(OrtooError):  # the checker will be asked; the block's own error counts
+            with contextlib.suppress(OrtooError):  # a check will follow; the error of the block is raised
                 await begun.roll_back()
             raise
         await begun.commit()
@@ -153,7 +158,7 @@ class TransactionalProducer:
         self._route = await query_route(self._connection, self._topic)
 
     async def _answer_checks(self, address: str) -> bool:
-        """Answer what one snode asks until the call breaks; whether it asked or said that it knows this producer."""
+        """Answer the checks of one snode until the stream breaks; returns whether the snode sent anything."""
         request = producer_pb2.WatchTransactionChecksRequest(producer_group=self._group, client_id=self._client_id)
         has_heard = False
         call = ProducerServiceStub(self._connection.channel()).WatchTransactionChecks(request)

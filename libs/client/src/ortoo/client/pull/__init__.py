@@ -1,4 +1,4 @@
-"""Pull consumers: a member of a group with queues of its own; offsets go in, messages and commits come out.
+"""Pull consumers: group members that pull messages of their queues and commit offsets.
 
-For `app` and `blocking`. It imports `sessions`, `offsets`, `produce` (the queues of a topic) and `core`.
+Used by `app` and `blocking`. It imports `sessions`, `offsets`, `produce` (the queues of a topic) and `core`.
 """

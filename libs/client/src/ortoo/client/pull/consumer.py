@@ -1,4 +1,4 @@
-"""The pull consumer: a member of a group that fetches by itself, from queues that it owns by locks."""
+"""The pull consumer: a group member that pulls messages from queues that it has locked."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ OrderedHandler = Callable[[ReceivedMessage], Awaitable[CommitVerdict | None]]
 
 
 class PullConsumer:
-    """A member of a group that pulls. Made by `Client.pull_consumer`; an async context manager that leaves at its end.
+    """A group member that pulls. Made by `Client.pull_consumer`; an async context manager that leaves on exit.
 
-    With topics it shares their queues with the other members; without, it has the queues given to `assign` and is no
-    member. Take messages with `poll`, `batches` or `async for` and call `ack()` on what is processed, or give them to a
-    handler with `run` or `run_in_order`; one of these at a time.
+    With topics, the group assigns queues to it. Without topics it is not a member and has the queues given to `assign`.
+    Take messages with `poll`, `batches` or `async for` and call `ack()` after processing. Or give them to a handler
+    with `run` or `run_in_order`; one of these at a time.
     """
 
     def __init__(
@@ -40,9 +40,9 @@ class PullConsumer:
         topics: Mapping[str, Filter],
         settings: PullSettings,
     ) -> None:
-        """`Client.pull_consumer` is the way in."""
+        """Applications use `Client.pull_consumer`."""
         if settings.broadcast and not topics:
-            raise Invalid("a broadcast needs topics; assigned queues are nobody else's anyway", field="topics")
+            raise Invalid("a broadcast consumer has no topics; expected at least one", field="topics")
         self._connection = connection
         self._group = group
         self._member = GroupMember(connection, session, group, topics, settings)
@@ -55,46 +55,46 @@ class PullConsumer:
     async def __aexit__(self, *_: object) -> None:
         await self._member.leave()
 
-    # which queues
+    # queues
 
     @property
     def queues(self) -> tuple[Queue, ...]:
-        """The queues this consumer has now, sorted."""
+        """The queues that are assigned to this consumer now, sorted."""
         return tuple(it.queue for it in self._member.queues)
 
     @property
     def lost_messages(self) -> int:
-        """How many messages could not be had because they are damaged where they are stored."""
+        """Number of messages that could not be read because their stored bytes are damaged."""
         return self._member.losses.messages
 
     def assign(self, queues: Iterable[Queue]) -> None:
-        """Have exactly these queues from now on. Errors: Invalid for a member of a group."""
+        """Set the queues of this consumer. Errors: Invalid for a group member."""
         self._member.assign(queues)
 
     def subscribe(self, topics: Topics) -> None:
-        """Want these topics from now on; queues of a topic left out go. Errors: Invalid without membership."""
+        """Change the subscribed topics; queues of other topics are released. Errors: Invalid with assigned queues."""
         self._member.subscribe(wanted_topics(topics))
 
     def suspend(self, *queues: Queue) -> None:
-        """Take nothing from these queues, or from any when none is named; they stay this consumer's."""
+        """Stop taking messages from these queues, or from all if none is given; they stay assigned."""
         self._member.suspend(queues)
 
     def resume(self, *queues: Queue) -> None:
-        """Go on with these queues, or with everything when none is named."""
+        """Resume these queues, or all if none is given."""
         self._member.resume(queues)
 
     # messages
 
     async def poll(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
-        """The next batch, queue by queue in turn; None when there is none for so long. None = wait for ever.
+        """The next batch, in turn over the queues; None if none arrives within `timeout_ms` (None = no limit).
 
-        Errors: what the server refused this member with; Left before it is entered, and when it was left.
+        Errors: those for which the server refused this member, or Left before it is entered and after it has left.
         """
         with self._alone():
             return await self._member.next(ProcessQueue.take_batch, None if timeout_ms is None else timeout_ms / 1000)
 
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
-        """Whole batches, in order within each queue, until it is left. Errors: as `poll`."""
+        """Whole batches, in order within each queue, until the consumer has left. Errors: as `poll`."""
         self._member.check()
         with suppress(Left):
             while (batch := await self.poll()) is not None:
@@ -109,43 +109,43 @@ class PullConsumer:
     async def run(self, handler: Handler, handling: Handling | None = None) -> None:
         """Give each message to `handler`, many at a time, and acknowledge it when the handler returns.
 
-        A message whose handler raises is sent back to come again later; `RetryLater` says when. Runs until cancelled.
+        A message whose handler raises is nacked; `RetryLater` sets the delay. Runs until cancelled.
         """
         await self.run_batches(_one_by_one(handler), handling or Handling())
 
     async def run_batches(self, handler: BatchHandler, handling: Handling) -> None:
         """As `run`, with up to `handling.batch_messages_max` messages of a queue at once.
 
-        `handler` returns how many from the front are processed, None = all; the others are sent back.
+        `handler` returns the number of processed messages from the front, None = all; the others are nacked.
         """
         await self._run(handler, handling, ordered=False)
 
     async def run_in_order(self, handler: OrderedHandler, handling: Handling | None = None) -> None:
-        """Give the messages of each queue to `handler` one after another; queues go on beside one another.
+        """Give the messages of each queue to `handler` one after another; several queues run concurrently.
 
-        A message whose handler raises comes again, and its queue waits for it: `RetryLater` says how long. With
-        `handling.manual_commit` the handler says what is committed. Runs until cancelled.
+        A message whose handler raises is retried, and its queue waits; `RetryLater` sets the delay. With
+        `handling.manual_commit` the handler returns what to commit. Runs until cancelled.
         """
         await self._run(_alone(handler), handling or Handling(), ordered=True)
 
     # offsets
 
     def position(self, queue: Queue) -> int:
-        """The next offset that will be pulled. Errors: NotFound when the queue is not this consumer's."""
+        """The next offset that will be pulled. Errors: NotFound when the queue is not assigned to this consumer."""
         return self._member.owned(queue).next_offset
 
     def seek(self, queue: Queue, offset: int) -> None:
-        """Go on at another offset, forward or back. Errors: NotFound when the queue is not this consumer's."""
+        """Continue at another offset, forward or back. Errors: NotFound when the queue is not assigned here."""
         if offset < 0:
-            raise Invalid(f"{offset}; offsets begin at 0", field="offset")
+            raise Invalid(f"{offset}; expected 0 or more", field="offset")
         self._member.seek(queue, offset)
 
     async def seek_to_begin(self, queue: Queue) -> None:
-        """Go on at the first offset that is still stored."""
+        """Continue at the first offset that is still stored."""
         self.seek(queue, (await self._range(queue))[0])
 
     async def seek_to_end(self, queue: Queue) -> None:
-        """Go on with what comes from now on."""
+        """Continue at the end of the queue."""
         self.seek(queue, (await self._range(queue))[1])
 
     async def search(self, queue: Queue, time_ms: int) -> int:
@@ -153,11 +153,11 @@ class PullConsumer:
         return await search_offset(self._connection, queue, time_ms)
 
     async def commit(self) -> None:
-        """Store now how far each queue is processed; it happens by itself every few seconds."""
+        """Commit the processed offsets now; this also happens automatically every few seconds."""
         await self._member.commit()
 
     async def committed(self, queue: Queue) -> int | None:
-        """What the group has stored for a queue; None if nothing."""
+        """The committed offset of the group in a queue; None if there is none."""
         return (await RemoteOffsets(self._connection, self._group, lambda _: 0).load([queue])).get(queue)
 
     async def pull(
@@ -169,7 +169,7 @@ class PullConsumer:
         wait_ms: float = 0.0,
         wanted: Filter = "*",
     ) -> Pulled:
-        """Pull once and say what came, as the server said it; moves nothing and takes no lock.
+        """Pull once and return the server's answer, without moving an offset or taking a lock.
 
         Errors: NotFound, Invalid, Unavailable.
         """
@@ -184,7 +184,7 @@ class PullConsumer:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         if self._is_taken:
-            raise Conflict("somebody else takes this consumer's messages; one of poll and run at a time")
+            raise Conflict("another task takes this consumer's messages; use one poll, run or run_in_order at a time")
         self._is_taken = True
         try:
             yield
@@ -210,7 +210,7 @@ def _one_by_one(handler: Callable[[ReceivedMessage], Awaitable[object]]) -> Batc
             for message in messages:
                 await handler(message)
                 done += 1
-        except asyncio.CancelledError:  # those are processed all the same, whoever gets the others
+        except asyncio.CancelledError:  # the first ones are processed, wherever the others are delivered next
             acknowledge(messages[:done])
             raise
         return done

@@ -1,4 +1,4 @@
-"""When to stop pulling: pure rules over what a consumer holds of a queue and has not processed.
+"""Flow control of pulls, by the unprocessed messages of a queue; without I/O.
 
 The limits are checked before a pull, so a queue may hold one pull more than its limit.
 """
@@ -13,7 +13,7 @@ LOG_EVERY = 1000
 
 
 class Hold(Enum):
-    """Why a queue is not pulled now."""
+    """The reason why a queue is not pulled now."""
 
     MESSAGES = "too many messages wait to be processed"
     BYTES = "too many bytes wait to be processed"
@@ -22,29 +22,29 @@ class Hold(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What is held of one queue."""
+    """The unprocessed messages of one queue."""
 
     messages: int
     size_bytes: int
     span: int
-    """The newest offset that was pulled minus the oldest one that is not processed."""
+    """The newest pulled offset minus the oldest unprocessed one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """What may be held of one queue; more than this holds the next pull back."""
+    """Limits for one queue; pulls wait while it holds more."""
 
     messages_max: int = 1_000
     bytes_max: int = 100 * MIB
     """Compared in whole MiB."""
     span_max: int | None = 2_000
-    """How far processing may spread; None where messages are processed in order."""
+    """Largest distance between the newest pulled and the oldest unprocessed offset; None in ordered processing."""
     topic_messages_max: int | None = None
-    """What may be held of a whole topic, instead of the limit for one queue; spread evenly over the queues owned."""
+    """Limits for a whole topic, divided evenly among its assigned queues; they replace those for one queue."""
     topic_bytes_max: int | None = None
 
     def spread(self, queue_count: int) -> Self:
-        """The limits of one queue when so many of the topic are owned."""
+        """The limits of one queue when `queue_count` queues of the topic are assigned."""
         queue_count = max(1, queue_count)
         messages, size = self.messages_max, self.bytes_max
         if self.topic_messages_max is not None:
@@ -54,7 +54,7 @@ class FlowLimits:
         return replace(self, messages_max=messages, bytes_max=size)
 
     def hold(self, held: Held) -> Hold | None:
-        """Why not to pull now; None when there is room."""
+        """The reason not to pull now; None = pull."""
         if held.messages > self.messages_max:
             return Hold.MESSAGES
         if held.size_bytes // MIB > self.bytes_max // MIB:
@@ -65,9 +65,9 @@ class FlowLimits:
 
 
 class HoldCounts(Counter[Hold]):
-    """How often each limit held a consumer back, so that its log tells of one time in a thousand."""
+    """Number of times that each limit stopped a pull, so that only one in LOG_EVERY is logged."""
 
     def count(self, hold: Hold) -> bool:
-        """Count one; whether it is worth a line in the log."""
+        """Count one; returns whether to log it."""
         self[hold] += 1
         return self[hold] % LOG_EVERY == 1

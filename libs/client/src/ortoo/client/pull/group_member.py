@@ -1,4 +1,4 @@
-"""A member of a group that pulls: the queues it has, from joining to leaving."""
+"""A group member that pulls: its queues, from joining to leaving."""
 
 import asyncio
 from collections import Counter
@@ -38,9 +38,9 @@ _log = get_logger("consumer")
 
 
 class GroupMember:
-    """Joins, takes its share of the queues, pulls them, stores offsets, and leaves in good order.
+    """Joins, takes its assigned queues, pulls them, commits offsets, and leaves gracefully.
 
-    Without topics it joins nothing, takes no locks, and has the queues it was assigned.
+    Without topics it joins no group, takes no locks, and has the queues given to `assign`.
     """
 
     def __init__(
@@ -51,15 +51,15 @@ class GroupMember:
         topics: Mapping[str, Filter],
         settings: PullSettings,
     ) -> None:
-        """Nothing is said before `join`."""
+        """Nothing is sent before `join`."""
         self.settings = settings
         self.group = group
         self.arrived = asyncio.Event()
-        """Set when there may be something to take, or when it is all over."""
+        """Set when there may be messages to take, or a failure."""
         self.failure: OrtooError | None = Left(f"this consumer is not in {group!r} yet; enter it with `async with`")
-        """Why this member gets no messages any more."""
+        """The reason why this member gets no messages; None = it does."""
         self.in_order = False
-        """Whether a queue may go elsewhere only when none of its messages is being processed."""
+        """Whether a queue is released only when none of its messages is in a handler."""
         self.holds = HoldCounts()
         self.losses = Losses(settings.on_loss)
         self.handle_directly: Callable[[ReceivedMessage], Awaitable[None]] | None = None
@@ -76,15 +76,15 @@ class GroupMember:
         self._owned: dict[Queue, QueuePuller] = {}
         self._handover: Handover
         self._locked_by = ""
-        """The session that asked for the locks last; they end with it unless another one renews them."""
+        """The session that took the locks last; they end with it unless another session renews them."""
         self._suspension = Suspension()
         self._served: Queue | None = None
-        """The queue that gave something last."""
+        """The queue that was served last."""
 
     # joining and leaving
 
     async def join(self) -> None:
-        """Join the group. Errors: what the server refuses it with; DataLoss for a damaged file of offsets."""
+        """Join the group. Errors: those of the server, or DataLoss for a damaged offset file."""
         self._store = self._new_store()
         self._handover = Handover(self._store, self._locks, self._clock, wait_ms=self.settings.leave_wait_ms)
         await self._background.__aenter__()
@@ -104,7 +104,7 @@ class GroupMember:
             every("locks", settings.lock_renewal_ms / 1000, self._renew_locks, clock=clock)
 
     async def leave(self) -> None:
-        """Stop pulling, let handlers finish for a while, store offsets, give locks back, and leave the group."""
+        """Stop pulling, wait for handlers, commit offsets, release locks, and leave the group."""
         self.failure = Left(f"this consumer has left {self.group!r}; make a new one")
         for queue in list(self._owned):
             self._begin_to_drop(queue)
@@ -113,10 +113,10 @@ class GroupMember:
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self._handover.settle(patient=False)
                 if self._locks is not None:
-                    await self._locks.give_back(self._locks.held)  # those that were taken and not begun
+                    await self._locks.give_back(self._locks.held)  # locks of queues that were not started
         except TimeoutError:
             _log.emit(log_events.FINAL_OFFSET_COMMIT_TIMEOUT, group=self.group)
-        finally:  # also when the caller has no patience: nobody is to be left behind as a member
+        finally:  # also when cancelled, so that no dead member stays in the group
             if self._shares.is_member:
                 self._session.leave(self.group)
             self.arrived.set()
@@ -128,70 +128,70 @@ class GroupMember:
         return RemoteOffsets(self._connection, self.group, self._generation)
 
     def _generation(self, queue: Queue) -> int:
-        """Of the lock under which a queue was consumed: another one since then may be of another owner, or topic."""
+        """The generation of the lock under which a queue was consumed; a newer one may have another owner or topic."""
         owned = self._owned.get(queue)
         return (owned.queue if owned is not None else self._handover[queue]).generation
 
-    # what the consumer asks
+    # called by the consumer
 
     @property
     def queues(self) -> list[ProcessQueue]:
-        """The queues this member has, sorted."""
+        """The queues of this member, sorted."""
         return [self._owned[queue].queue for queue in sorted(self._owned)]
 
     def owned(self, queue: Queue) -> ProcessQueue:
-        """A queue this member has. Errors: NotFound."""
+        """A queue of this member. Errors: NotFound."""
         if queue not in self._owned:
             raise NotFound(f"this consumer does not have {queue} now", field="queue")
         return self._owned[queue].queue
 
     def check(self) -> None:
-        """Errors: why this member gets no messages."""
+        """Raise the reason why this member gets no messages."""
         if self.failure is not None:
             raise self.failure
 
     def may_process(self, queue: ProcessQueue) -> bool:
-        """Whether messages of the queue may be given out now: it is ours, not suspended, and its lock is believed."""
+        """Whether messages of the queue may be processed now: owned, not suspended, and with a trusted lock."""
         if queue.is_dropped or queue.queue in self._suspension:
             return False
         return self._locks is None or self._locks.is_trusted(queue.queue)
 
     def subscribe(self, topics: Mapping[str, Filter]) -> None:
-        """Want these topics from now on. Errors: Invalid for a consumer with assigned queues."""
+        """Change the subscribed topics. Errors: Invalid for a consumer with assigned queues."""
         self._shares.subscribe(topics)
         for owned in self._owned.values():
             owned.wanted = topics.get(owned.queue.queue.topic, owned.wanted)
 
     def assign(self, queues: Iterable[Queue]) -> None:
-        """Have exactly these queues. Errors: Invalid for a member of a group."""
+        """Set the queues. Errors: Invalid for a group member."""
         self._shares.assign(queues)
 
     def suspend(self, queues: Collection[Queue]) -> None:
-        """Neither pull nor give out messages of these queues, or of any when none is named."""
+        """Neither pull nor deliver messages of these queues, or of all if none is given."""
         self._suspension.suspend(queues)
 
     def resume(self, queues: Collection[Queue]) -> None:
-        """Go on with these queues, or with everything when none is named."""
+        """Resume these queues, or all if none is given."""
         self._suspension.resume(queues)
         self.arrived.set()
 
     def seek(self, queue: Queue, offset: int) -> None:
-        """Go on at another offset, forward or back. Errors: NotFound when the queue is not this member's."""
+        """Continue at another offset, forward or back. Errors: NotFound when the queue is not assigned."""
         self.owned(queue).restart(offset)
         owned = self._owned[queue]
         owned.task.cancel()  # it may wait at the old offset
         owned.task = self._background.spawn(f"pull {queue.queue_id}", owned.run())
 
     def handle_with(self, handler: Callable[[ReceivedMessage], Awaitable[None]] | None, *, ordered: bool) -> None:
-        """Messages go to this handler from now on; in order, limits do not look at how far processing spreads."""
+        """Set the handler for `consume_directly`, and whether processing is ordered (then without `span_max`)."""
         self.in_order, self.handle_directly = ordered, handler
         self.limits = replace(self.settings.limits, span_max=None) if ordered else self.settings.limits
         self._shares.changed.set()
 
     async def next(self, take: Callable[[ProcessQueue], T | None], timeout_s: float | None = None) -> T | None:
-        """What `take` gives of the queues in turn, waiting until it gives something; None when that takes too long.
+        """The first result of `take` for the queues in turn; waits for one, and returns None after `timeout_s`.
 
-        Errors: why this member is refused.
+        Errors: the reason why this member gets no messages.
         """
         deadline_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
         waking: asyncio.Task[None] | None = None
@@ -213,12 +213,12 @@ class GroupMember:
                 waking.cancel()
 
     async def _wake_at(self, deadline_s: float) -> None:
-        while (left_s := deadline_s - self._clock.monotonic_s()) > 0:  # a sleep may end a moment early
+        while (left_s := deadline_s - self._clock.monotonic_s()) > 0:  # a sleep may end slightly early
             await self._clock.sleep(left_s)
         self.arrived.set()
 
     async def commit(self) -> None:
-        """Store how far every queue is. Errors: Unavailable when a file of offsets cannot be written."""
+        """Commit the offsets of all queues. Errors: Unavailable when the offset file cannot be written."""
         for queue, owned in self._owned.items():
             grows = not (owned.queue.is_restarted or self.in_order)
             self._store.table.update(queue, owned.queue.commit_offset, increase_only=grows)
@@ -227,21 +227,21 @@ class GroupMember:
             if queue in self._owned:
                 self._lost(self._owned[queue].queue)
 
-    # what the session says
+    # called by the session
 
     def members_changed(self, view: GroupView) -> None:
-        """These share out the queues now."""
+        """Recompute the assignment for a new list of members."""
         self._shares.members_changed(view)
 
     def refused(self, error: OrtooError) -> None:
-        """The group takes this client no more."""
+        """Stop, because the server refused this member."""
         self.failure = error
         for queue in list(self._owned):
             self._begin_to_drop(queue)
         self.arrived.set()
 
     def running_queues(self) -> list[session_pb2.RunningQueue]:
-        """The queues this member has, for people who ask."""
+        """The queues of this member, for display."""
         found = []
         for it in self.queues:
             held, locked = it.held, self._locks is not None and self._locks.is_trusted(it.queue)
@@ -259,16 +259,16 @@ class GroupMember:
         return found
 
     async def consume_directly(self, message: ReceivedMessage) -> bool:
-        """Process one message at once; whether in order."""
+        """Process one message immediately; returns whether processing is ordered."""
         if self.handle_directly is None:
-            raise Unsupported("this consumer has no handler: the application takes messages by itself")
+            raise Unsupported("this consumer has no handler: the application polls messages")
         await self.handle_directly(message)
         return self.in_order
 
-    # shares
+    # assignment
 
     def look_at_retries(self) -> None:
-        """A message was given back: if that was the group's first, its topic is new."""
+        """Look for the group's retry topic, which the first nack creates."""
         if not self._shares.has_retry_topic:
             self._shares.changed.set()
 
@@ -286,7 +286,7 @@ class GroupMember:
                 self._shares.changed.set()
 
     async def _rebalance(self) -> bool:
-        """Own what this member shall own; False when something has to be tried again soon."""
+        """Take and release queues according to the assignment; False if something must be retried soon."""
         if self.failure is not None:
             return True
         if self._session.session_id not in ("", self._locked_by):
@@ -306,7 +306,7 @@ class GroupMember:
         return settled and taken and len(wanted) == len(take)
 
     async def _take(self, queues: Sequence[Queue]) -> bool:
-        """Lock and start queues; whether all were."""
+        """Lock and start queues; returns whether all were started."""
         if not queues:
             return True
         mine = list(queues)
@@ -348,7 +348,7 @@ class GroupMember:
         self._store.table.update(queue, offset)
 
     def _begin_to_drop(self, queue: Queue) -> None:
-        """Neither pull nor give out any more; it is given back when handlers are done with it."""
+        """Stop pulling and delivering a queue; it is released when handlers have finished."""
         owned = self._owned.pop(queue)
         owned.task.cancel()
         self._store.table.update(queue, owned.queue.commit_offset, increase_only=not owned.queue.is_restarted)
@@ -356,7 +356,7 @@ class GroupMember:
         self.arrived.set()
 
     def _lost(self, queue: ProcessQueue) -> None:
-        """Somebody else has it, or it is gone: what is done of it now counts for nothing."""
+        """Drop a queue whose lock was lost or that no longer exists; later results of its messages are ignored."""
         owned = self._owned.get(queue.queue)
         if owned is None or owned.queue is not queue:
             return

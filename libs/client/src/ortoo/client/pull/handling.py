@@ -1,4 +1,4 @@
-"""Handlers for a pull consumer's messages: many at a time, or one at a time for each queue."""
+"""Runs handlers for a pull consumer, concurrently or one at a time for each queue."""
 
 import asyncio
 import enum
@@ -18,19 +18,19 @@ from ortoo.v1 import pull_pb2
 
 SUSPEND_MIN_MS = 10.0
 SUSPEND_MS = 1_000.0
-"""How long a queue in order waits while nobody can be asked."""
+"""Wait of an ordered queue while no server answers."""
 _log = get_logger("consumer")
 
 
 class CommitVerdict(enum.Enum):
-    """What a handler in order says of its queue when it commits by hand."""
+    """The result of an ordered handler with `manual_commit`."""
 
     KEEP = "keep"
-    """The message is processed; it is committed with a later one, or comes again when this member loses the queue."""
+    """The message is processed. It is committed with a later one, or delivered again if this member loses the queue."""
     COMMIT = "commit"
-    """This message and all before it are done for good."""
+    """Commit this message and all before it."""
     ROLL_BACK = "roll_back"
-    """This message and all since the last commit come again, after a pause."""
+    """Deliver this message and all since the last commit again, after a pause."""
 
 
 BatchHandler = Callable[[Sequence[ReceivedMessage]], Awaitable[int | None]]
@@ -38,10 +38,10 @@ Processed = Callable[[Sequence[ReceivedMessage]], Awaitable[object]]
 
 
 class Handlers:
-    """Gives a member's messages to a handler until it is cancelled or the member is refused."""
+    """Gives a member's messages to a handler until cancelled or refused by the server."""
 
     def __init__(self, connection: Connection, member: GroupMember, handler: Processed, handling: Handling) -> None:
-        """`handler` returns how many messages from the front are processed; None = all."""
+        """`handler` returns the number of processed messages from the front; None = all."""
         self._connection = connection
         self._clock = connection.clock
         self._member = member
@@ -49,14 +49,14 @@ class Handlers:
         self._handling = handling
         self._slots = asyncio.Semaphore(handling.concurrency)
         self._again: list[tuple[ProcessQueue, Sequence[ReceivedMessage]]] = []
-        """Failed messages that stay here and whose pause is over: they come before new ones."""
+        """Failed messages kept here whose retry is due; they precede new ones."""
         self._running: dict[int, tuple[ProcessQueue, Sequence[ReceivedMessage], float]] = {}
         self._kept: dict[ProcessQueue, list[ReceivedMessage]] = {}
-        """In order: processed and not committed, by queue."""
+        """Ordered processing: processed and uncommitted messages, by queue."""
         self._tries = Tries()
 
     async def run(self) -> None:
-        """Run. Errors: why the member is refused."""
+        """Run. Errors: the reason why the server refused the member."""
         ordered = self._member.in_order
         async with Background("handlers") as background:
             if not ordered:
@@ -73,7 +73,7 @@ class Handlers:
                     background.spawn("handle", self._handle(queue, messages, background))
 
     def _take(self, queue: ProcessQueue) -> tuple[ProcessQueue, Sequence[ReceivedMessage]] | None:
-        """The next messages of a queue; None while there are none, or, in order, while others are being processed."""
+        """The next messages of a queue; None if there are none, or if an ordered queue is being processed."""
         for at, again in enumerate(self._again):
             if again[0] is queue:
                 return self._again.pop(at)
@@ -100,7 +100,7 @@ class Handlers:
             generation=queue.generation,
         )
 
-    # outside an order
+    # concurrent processing
 
     async def _handle(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], background: Background) -> None:
         key = id(messages)
@@ -123,7 +123,7 @@ class Handlers:
         self._member.arrived.set()
 
     async def _call(self, messages: Sequence[ReceivedMessage]) -> tuple[int, Exception]:
-        """How many from the front are processed, and why the others are not."""
+        """Call the handler; returns the number of processed messages from the front, and the failure of the others."""
         try:
             done = await self._handler(messages)
         except RetryLater as later:
@@ -135,7 +135,7 @@ class Handlers:
         return count, RetryLater()
 
     async def _send_back(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception) -> bool:
-        """Whether they are somebody else's business now."""
+        """Nack or drop failed messages; returns False if they stay here."""
         if self._member.settings.broadcast:
             _log.emit(log_events.BROADCAST_MESSAGE_DROPPED, **named(self._member.group, messages[0]))
         else:
@@ -162,12 +162,12 @@ class Handlers:
                     if await self._send_back(queue, messages, stuck):
                         self._running.pop(key, None)
 
-    # in order
+    # ordered processing
 
     async def _handle_in_order(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
-        """Process messages before anything else of the queue, however often it takes; each is committed when done.
+        """Process messages until each succeeds or is parked; each is committed after success.
 
-        One at a time. With `manual_commit` the handler says when what is processed is committed, or comes again.
+        One at a time. With `manual_commit` the handler's verdict commits or repeats the processed messages.
         """
         waiting = list(messages)
         try:
@@ -182,7 +182,7 @@ class Handlers:
             self._done(queue)
 
     async def _handle_first(self, queue: ProcessQueue, waiting: list[ReceivedMessage]) -> list[ReceivedMessage]:
-        """Try the first waiting message; what waits after that, and after a pause if it has to come again."""
+        """Process the first message, and pause if it must be retried; returns the remaining messages."""
         first = waiting[0]
         self._tries.begin(first)
         try:
@@ -202,7 +202,7 @@ class Handlers:
     async def _obey(
         self, verdict: object, queue: ProcessQueue, waiting: list[ReceivedMessage]
     ) -> list[ReceivedMessage]:
-        """The first waiting message was processed; what waits after the handler's verdict."""
+        """Apply the handler's verdict to the first message, which was processed; returns the remaining messages."""
         kept = self._kept.setdefault(queue, [])
         kept.append(waiting[0])
         if verdict not in (CommitVerdict.COMMIT, CommitVerdict.ROLL_BACK):
@@ -215,7 +215,7 @@ class Handlers:
         return kept + waiting[1:]
 
     async def _failed(self, queue: ProcessQueue, message: ReceivedMessage, failure: Exception) -> float | None:
-        """How long the queue waits for the next try; None when the message was parked."""
+        """Nack a failed message; returns the delay of the next attempt in ms, or None when it was parked."""
         where = named(self._member.group, message)
         if not isinstance(failure, RetryLater):
             _log.emit(log_events.HANDLER_FAILED_QUEUE_PAUSED, exc_info=failure, **where)
@@ -237,7 +237,7 @@ class Handlers:
         return self._handling.suspend_ms if self._handling.suspend_ms is not None else float(answer.delay_ms)
 
     def _dropped(self, failure: Exception, tries: int, where: dict[str, object]) -> float | None:
-        """A broadcast has no dead letters, and its back-off is this consumer's own."""
+        """The delay in a broadcast, which has no dead letters and no group policy; None = dropped."""
         if 0 < self._handling.attempts_max <= tries:
             _log.emit(log_events.BROADCAST_MESSAGE_DROPPED, **where)
             return None
@@ -254,6 +254,6 @@ class Handlers:
 
 
 def acknowledge(messages: Sequence[ReceivedMessage]) -> None:
-    """All of these are processed."""
+    """Acknowledge all of these."""
     for message in messages:
         message.ack()

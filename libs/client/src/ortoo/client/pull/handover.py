@@ -1,4 +1,4 @@
-"""Giving queues back: when the handlers that have their messages are done, with the last offsets, then the locks."""
+"""Releases queues: waits for handlers, then commits the last offsets and unlocks."""
 
 from collections.abc import Collection
 
@@ -16,10 +16,10 @@ _log = get_logger("consumer")
 
 
 class Handover:
-    """The queues of a member that are on their way to other owners."""
+    """The queues that a member is about to release."""
 
     def __init__(self, store: OffsetStore, locks: QueueLocks | None, clock: Clock, *, wait_ms: float) -> None:
-        """Wait for handlers up to `wait_ms` at a time."""
+        """Wait for handlers for up to `wait_ms` at a time."""
         self._store = store
         self._locks = locks
         self._clock = clock
@@ -34,19 +34,19 @@ class Handover:
 
     @property
     def locked(self) -> Collection[Queue]:
-        """Those whose locks are still ours and have to be renewed."""
+        """Queues whose locks are still held and must be renewed."""
         return [queue for queue, (_, ours) in self._leaving.items() if ours]
 
     def begin(self, queue: ProcessQueue, *, ours: bool) -> None:
-        """Nothing of the queue is given out any more; `ours` unless its lock was lost."""
+        """Stop the delivery of a queue and begin its release; `ours` is False if its lock was lost."""
         queue.drop()
         self._leaving[queue.queue] = (queue, ours)
 
     async def settle(self, *, patient: bool) -> bool:
-        """Give back what handlers are done with; whether nothing is left to give back.
+        """Release the queues whose handlers have finished; returns whether all are released.
 
-        They get a while to finish. After it a queue that is processed in any order goes all the same; `patient` keeps
-        it, with its lock, until they are done.
+        Handlers get `wait_ms` to finish. After it an unordered queue is released anyway. `patient` keeps it locked
+        until they have finished.
         """
         deadline_s = self._clock.monotonic_s() + self._wait_s
         while any(it.running for it, _ in self._leaving.values()) and self._clock.monotonic_s() < deadline_s:

@@ -1,6 +1,6 @@
-"""What a consumer holds of one queue, from pull to processed: pure bookkeeping.
+"""The unprocessed messages of one assigned queue, without I/O.
 
-Messages are taken in order and may finish in any order; the offset to commit is the smallest that is not finished.
+Messages are taken in order and may finish in any order. The commit offset is the smallest unfinished one.
 """
 
 from collections import deque
@@ -13,36 +13,36 @@ from ortoo.client.pull.flow_control import Held
 
 
 class ProcessQueue:
-    """One queue under one ownership. What it held is worth nothing once it is dropped: its next owner gets it."""
+    """One queue during one assignment. After `drop` its contents are ignored, because the next owner receives them."""
 
     def __init__(self, queue: Queue, start_offset: int, generation: int = 0) -> None:
-        """Begin at `start_offset`, under a lock's `generation`; 0 = without a lock."""
+        """Start at `start_offset`, with a lock's `generation`; 0 = without a lock."""
         self.queue = queue
         self.generation = generation
         self.next_offset = start_offset
-        """Where to pull next."""
+        """The next offset to pull."""
         self.is_dropped = False
         self.pulled_at_s = 0.0
-        """When it was last pulled, on the monotonic clock."""
+        """Time of the last pull, on the monotonic clock."""
         self.epoch = 0
-        """Grows when it begins anew elsewhere; what was pulled before is worth nothing then."""
+        """Incremented by `restart`; results of earlier pulls are ignored then."""
         self.is_restarted = False
-        """Whether it began anew since its offset was taken last."""
+        """Whether it was restarted since the last commit."""
         self.running = 0
-        """How many of its messages handlers have now."""
+        """Number of its messages in handlers."""
         self._progress = QueueProgress(start_offset)
         self._waiting: deque[tuple[ReceivedBatch, int]] = deque()
-        """Messages that were not taken yet: each batch with the place of its first one."""
+        """Messages not taken yet: each batch with the index of its first one."""
         self._newest = start_offset
 
     @property
     def commit_offset(self) -> int:
-        """Everything before is processed."""
+        """All offsets before it are processed."""
         return self._progress.floor_offset
 
     @property
     def held(self) -> Held:
-        """What is held and not finished."""
+        """The unfinished messages."""
         progress = self._progress
         oldest = progress.oldest_offset
         return Held(progress.messages, progress.size_bytes, 0 if oldest is None else self._newest - oldest)
@@ -53,20 +53,20 @@ class ProcessQueue:
         return bool(self._waiting) and not self.is_dropped
 
     def put(self, batch: ReceivedBatch) -> None:
-        """A batch was pulled, after those before it."""
+        """Add a pulled batch that follows all earlier ones."""
         self._progress.deliver(batch.progress)
         self._waiting.append((batch, 0))
         self._newest = batch.offset(len(batch) - 1)
         self.next_offset = batch.next_offset
 
     def move_on(self, next_offset: int) -> None:
-        """Nothing before `next_offset` was wanted."""
+        """Advance to `next_offset` over messages that were filtered out."""
         if next_offset > self.next_offset:
             self._progress.deliver(BatchProgress([], next_offset))
             self.next_offset = next_offset
 
     def take(self, count_max: int) -> list[ReceivedMessage]:
-        """The next messages of one batch, at most so many; none when all are taken or the queue is dropped."""
+        """The next messages of one batch, at most `count_max`; empty when all are taken or the queue is dropped."""
         if not self.has_waiting:
             return []
         batch, at = self._waiting.popleft()
@@ -80,12 +80,12 @@ class ProcessQueue:
         return self._waiting.popleft()[0] if self.has_waiting else None
 
     def finished(self, epoch: int, batch: ReceivedBatch, count: int) -> None:
-        """So many messages of a batch, pulled in `epoch`, were acknowledged."""
+        """Count acknowledged messages of a batch that was pulled in `epoch`."""
         if epoch == self.epoch:
             self._progress.finished(batch.progress, count)
 
     def restart(self, offset: int) -> None:
-        """Go on at another offset and forget what is held."""
+        """Continue at another offset and drop the unfinished messages."""
         self.epoch += 1
         self.is_restarted = True
         self.next_offset = offset
@@ -93,13 +93,13 @@ class ProcessQueue:
         self._waiting.clear()
 
     def drop(self) -> None:
-        """It has another owner from now on."""
+        """Stop, because the queue gets another owner."""
         self.is_dropped = True
         self._waiting.clear()
 
 
 def in_order(queues: Sequence[ProcessQueue], after: Queue | None) -> Sequence[ProcessQueue]:
-    """The queues in turn, beginning behind the one that was last served, so that a full one does not starve others."""
+    """The queues in turn, starting after the one served last, so that a full queue does not starve others."""
     ordered = sorted(queues, key=lambda it: it.queue)
     if after is None:
         return ordered

@@ -1,4 +1,4 @@
-"""One pull: messages of a queue from an offset on, and what the server says about the offset."""
+"""One pull: messages of a queue from an offset, and the status of the offset."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -14,29 +14,29 @@ from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 _STATUSES = EnumNames("status", pull_pb2.PullStatus)
 ANSWER_TIMEOUT_S = 15.0
-"""How long after the end of a long poll the answer may come."""
+"""Time limit of the answer after the end of a long poll."""
 
 
 class PullStatus(Enum):
-    """What a pull brought, in one word."""
+    """The kind of result of a pull."""
 
     FOUND = "found"
-    """Messages."""
+    """Messages were returned."""
     NO_NEW = "no_new"
-    """The queue ends here."""
+    """The offset is the end of the queue."""
     NO_MATCH = "no_match"
-    """Messages came, none of them wanted."""
+    """The filter matched none of the messages."""
     OFFSET_ILLEGAL = "offset_illegal"
-    """The offset is not stored: `next_offset` is the nearest one that is."""
+    """The offset is not stored; `next_offset` is the nearest one that is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What a pull brought."""
+    """The result of a pull."""
 
     status: PullStatus
     next_offset: int
-    """Where to pull next."""
+    """The next offset to pull."""
     begin_offset: int
     """The first offset still stored."""
     end_offset: int
@@ -57,7 +57,7 @@ async def pull(
     generation: int = 0,
     finished: Finished | None = None,
 ) -> Pulled:
-    """Pull once, through the snode that is asked now. At the end of the queue the server waits up to `wait_ms`.
+    """Pull once through the current snode. At the end of the queue the server waits up to `wait_ms`.
 
     Errors: NotFound, Invalid, Conflict, Fenced when the lock of `generation` is lost, Unavailable.
     """
@@ -83,7 +83,7 @@ async def pull(
     try:
         status = PullStatus(_STATUSES.name(answer.status))
     except ValueError:
-        told = f"a pull was answered with the status {answer.status}, which this client does not know"
+        told = f"the answer to a pull has the unknown status {answer.status}; update this client"
         raise Internal(told) from None
     batches = tuple(received_batch(it, queue, generation=generation, finished=finished) for it in answer.batches)
     return Pulled(status, answer.next_offset, answer.begin_offset, answer.end_offset, batches)

@@ -1,7 +1,7 @@
-"""The locks of a member: asked for in one call, believed for a time, renewed, given back.
+"""The queue locks of a member: taken in one call, trusted for a time, renewed, released.
 
-The server keeps a lock for 60 s, the client renews it every 20 s and trusts it for 30 s, so a client that the server
-cannot hear stops long before somebody else begins.
+The server keeps a lock for 60 s. The client renews it every 20 s and trusts it for 30 s. A disconnected client
+therefore stops before another member starts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,24 +21,24 @@ _log = get_logger("consumer")
 
 
 class QueueLocks:
-    """Locks of queues for one group, held by the client's session: which of them a member believes to hold."""
+    """Queue locks of one group, held by the client's session, and for each whether the member may trust it."""
 
     def __init__(self, connection: Connection, session: Session, group: str, trust_s: float) -> None:
-        """Ask with `session`; believe a lock for `trust_s` after it was asked for."""
+        """`trust_s` is how long a lock is trusted, counted from its request."""
         self._connection = connection
         self._session = session
         self._group = group
         self._clock = connection.clock
         self._trust_s = trust_s
         self._held: dict[Queue, tuple[int, float]] = {}
-        """Each lock's fencing generation, and when it was asked for, on the monotonic clock."""
+        """Fencing generation and request time (monotonic) of each lock."""
 
     def granted(self, queue: Queue, generation: int, asked_at_s: float) -> None:
-        """The server granted it; trust begins when it was asked, because the answer may have taken long."""
+        """Record a granted lock. Trust starts at the request, because the answer may have been slow."""
         self._held[queue] = (generation, asked_at_s)
 
     def lost(self, *queues: Queue) -> None:
-        """These are not held, or not any more."""
+        """Remove locks that are not held."""
         for queue in queues:
             self._held.pop(queue, None)
 
@@ -53,11 +53,11 @@ class QueueLocks:
 
     @property
     def held(self) -> list[Queue]:
-        """All that were granted and not lost, sorted."""
+        """All locks that were granted and not lost, sorted."""
         return sorted(self._held)
 
     async def take(self, queues: Sequence[Queue]) -> set[Queue]:
-        """Take or renew locks; those that are held now. Errors: Unavailable when nobody answered; trust goes on."""
+        """Take or renew locks; returns those held. Errors: Unavailable without an answer, with existing trust kept."""
         if not queues:
             return set()
         asked_at_s = self._clock.monotonic_s()
@@ -72,13 +72,13 @@ class QueueLocks:
             if refused.HasField("failure"):
                 _log.emit(log_events.QUEUE_LOCK_REJECTED, queue=str(queue), reason=refused.failure.message)
                 if self.generation(queue):
-                    granted.add(queue)  # its enode did not say; trust in it ends by itself
+                    granted.add(queue)  # its enode gave no answer; the existing trust expires
             else:
                 self.lost(queue)
         return granted
 
     async def give_back(self, queues: Sequence[Queue]) -> None:
-        """Free locks, so that the next owner need not wait. A failure is logged: they end by themselves."""
+        """Release locks, so that the next owner need not wait. A failure is logged; the locks expire."""
         mine = [queue for queue in queues if self.generation(queue)]
         self.lost(*mine)
         if not mine:
@@ -89,7 +89,7 @@ class QueueLocks:
             _log.emit(log_events.QUEUE_LOCK_RELEASE_FAILED, reason=str(error))
 
     async def _call(self, method: str, kind: Any, queues: Iterable[Queue]) -> Any:
-        """A lock belongs to the session, so its snode is asked; while there is no session the client's name does."""
+        """Call the snode of the session, which owns the locks; without a session they belong to the client id."""
         session = self._session
         address = session.address if session.session_id else self._connection.address
         request = kind(

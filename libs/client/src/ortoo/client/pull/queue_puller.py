@@ -1,4 +1,4 @@
-"""Pulls one queue for a consumer as long as it owns it, as fast as its messages are processed."""
+"""Pulls one queue while the consumer owns it, as fast as its messages are processed."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.retry import Backoff
 
 DAMAGE_PULLS = 3
-"""How often damaged messages are pulled before they count as lost: memory and cables fail as well as disks."""
+"""Number of pulls of damaged messages before they count as lost, because memory and cables fail as well as disks."""
 _log = get_logger("consumer")
 
 
@@ -36,14 +36,14 @@ class QueuePuller:
     may_pull: Callable[[], bool]
     """Whether the queue's lock is held."""
     arrived: Callable[[], None]
-    """Hears of messages."""
+    """Called when messages arrived."""
     lost: Callable[[ProcessQueue], None]
-    """Hears of a lost lock."""
+    """Called when the lock is lost."""
     counts: HoldCounts
     losses: Losses
     limits: FlowLimits = FlowLimits()
     task: "asyncio.Task[None]" = field(init=False)
-    """What runs it."""
+    """The task of `run`."""
 
     async def run(self) -> None:
         """Pull until the queue is dropped or its lock is lost."""
@@ -76,7 +76,7 @@ class QueuePuller:
                 await self._take(pulled)
 
     async def _has_leave(self) -> bool:
-        """Whether to pull now; otherwise wait a while, or until the queue goes on."""
+        """Whether to pull now. If not, waits a while, or until the queue is resumed."""
         if self.queue.queue in self.suspension:
             await self.suspension.until_resumed(self.queue.queue)
             return False
@@ -125,7 +125,7 @@ class QueuePuller:
             self.arrived()
 
     def _pass_over(self, error: DataLoss) -> bool:
-        """Go on behind damaged messages and tell which they are; False if nobody knows how far they reach."""
+        """Continue behind damaged messages and report them; False if their end is unknown."""
         queue = self.queue
         if queue.is_dropped or error.end_offset <= queue.next_offset:
             return False
@@ -135,7 +135,7 @@ class QueuePuller:
         return True
 
     async def _correct(self, pulled: Pulled) -> None:
-        """Go on where the server says, after what is held was processed."""
+        """Continue at the server's offset after the held messages are processed."""
         queue = self.queue
         _log.emit(
             log_events.OFFSET_OUT_OF_RANGE,

@@ -1,4 +1,4 @@
-"""Which queues a member of a group shall have: its share of what the group reads, or those it was assigned."""
+"""The queues that a group member should have: its assignment in the group, or those given to `assign`."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ _log = get_logger("consumer")
 
 
 class Shares:
-    """What a member wants, who shares it with him, and what of it falls to him."""
+    """A member's subscriptions, the group's members, and the resulting assignment."""
 
     def __init__(
         self,
@@ -32,14 +32,14 @@ class Shares:
         topics: Mapping[str, Filter],
         settings: PullSettings,
     ) -> None:
-        """Without topics there is no membership: the queues are those that are assigned."""
+        """Without topics there is no membership; the queues are those of `assign`."""
         self.is_member = bool(topics)
         self.changed = asyncio.Event()
-        """Set when the shares have to be looked at."""
+        """Set when the assignment must be computed again."""
         self._group = group
         self._wanted = dict(topics)
         self._version = connection.clock.now_ms()
-        """Grows with every change of the wanted topics."""
+        """Grows with every change of the subscribed topics."""
         self._retry_topic = RETRY_PREFIX + group
         self._connection = connection
         self._session = session
@@ -49,7 +49,7 @@ class Shares:
 
     @property
     def registration(self) -> session_pb2.RegisterConsumer:
-        """How this client wants to be a member of the group."""
+        """The registration of this client as a group member."""
         settings = self._settings
         return write(
             session_pb2.RegisterConsumer,
@@ -63,22 +63,22 @@ class Shares:
 
     @property
     def topics(self) -> set[str]:
-        """The topics of all that this member may have."""
+        """The topics of all queues that this member may have."""
         return set(self._wanted) if self.is_member else {queue.topic for queue in self._assigned}
 
     @property
     def has_retry_topic(self) -> bool:
-        """Whether this member takes part in what the group gave back."""
+        """Whether this member subscribes to the group's retry topic."""
         return self._retry_topic in self._wanted
 
     def filter_of(self, topic: str) -> Filter:
-        """What of a topic is wanted."""
+        """The filter of a topic."""
         return self._wanted.get(topic, "*")
 
     def subscribe(self, topics: Mapping[str, Filter]) -> None:
-        """Want these topics from now on. Errors: Invalid for a consumer with assigned queues."""
+        """Change the subscribed topics. Errors: Invalid for a consumer with assigned queues."""
         if not self.is_member:
-            raise Invalid("this consumer has assigned queues and is in no group; make one with topics", field="topics")
+            raise Invalid("this consumer has assigned queues and no group; create one with topics", field="topics")
         if self.has_retry_topic:
             topics = {**topics, self._retry_topic: "*"}
         self._wanted = dict(topics)
@@ -87,19 +87,19 @@ class Shares:
         self.changed.set()
 
     def assign(self, queues: Iterable[Queue]) -> None:
-        """Have exactly these queues. Errors: Invalid for a member of a group."""
+        """Set the queues. Errors: Invalid for a group member."""
         if self.is_member:
-            raise Invalid("the group shares out this consumer's queues; make one without topics", field="queues")
+            raise Invalid("the group assigns this consumer's queues; create one without topics", field="queues")
         self._assigned = tuple(dict.fromkeys(queues))
         self.changed.set()
 
     def members_changed(self, view: GroupView) -> None:
-        """These share out the queues now."""
+        """Set the current members of the group."""
         self._view = view
         self.changed.set()
 
     async def ask_for_members(self) -> None:
-        """Ask who the members are, in case nobody said that they changed. Errors: Unavailable."""
+        """Query the group's members, in case a notification was lost. Errors: Unavailable."""
         try:
             if self.is_member and self._view is not None:
                 self._view = await query_view(self._connection, self._group)
@@ -107,7 +107,7 @@ class Shares:
             self.changed.set()
 
     async def want_retries(self) -> None:
-        """Take part in what the group gave back, as soon as there is a topic of it."""
+        """Subscribe to the group's retry topic once it exists."""
         if self._settings.broadcast or self._view is None or self.has_retry_topic:
             return
         with suppress(NotFound):
@@ -115,7 +115,7 @@ class Shares:
                 self.subscribe({**self._wanted, self._retry_topic: "*"})
 
     async def look(self) -> dict[str, list[Queue]]:
-        """The queues that this member shall have, of each topic for which that is known now."""
+        """The queues that this member should have, for each topic whose queues are known now."""
         if not self.is_member:
             return {topic: [it for it in self._assigned if it.topic == topic] for topic in self.topics}
         shares: dict[str, list[Queue]] = {}

@@ -1,4 +1,4 @@
-"""Push consumers: whole batches come in over a session, what is done of them goes out.
+"""Push consumers: whole batches arrive over a session, and acknowledgements are returned.
 
-For `app` and `blocking`. It imports `offsets`, `produce` (the queues of a topic) and `core`.
+Used by `app` and `blocking`. It imports `offsets`, `produce` (the queues of a topic) and `core`.
 """

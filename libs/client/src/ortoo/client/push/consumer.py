@@ -1,4 +1,4 @@
-"""The push consumer: a member of a group that gets whole batches and says what it has processed."""
+"""The push consumer: a group member that receives whole batches and acknowledges them."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
@@ -30,60 +30,60 @@ _KEEP_INTERVAL_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """How much a consumer takes at once, and how often it says what is done."""
+    """Settings of a push consumer."""
 
     from_first: bool = False
-    """Where the group starts in a queue for which it has no offset: the oldest message, or what comes from now on."""
+    """Start of the group in a queue without an offset: the oldest message if True, otherwise the end."""
     from_time_ms: int | None = None
-    """Instead: the first message stored at or after this time, milliseconds since 1970-01-01 UTC."""
+    """Replaces `from_first`: the first message stored at or after this time, milliseconds since 1970-01-01 UTC."""
     unfinished_messages_max: int = 32_768
-    """How many delivered messages may wait to be acknowledged. A batch comes whole, so it may be one batch more."""
+    """Largest number of delivered and unacknowledged messages; may be exceeded by one batch."""
     unfinished_bytes_max: int = 32 << 20
     ack_interval_ms: float = 100.0
     retry_delay_ms: float = 1_000.0
-    """In `run`: how soon a failed message is tried again that could not be given back, or is of a broadcast."""
+    """Delay of a retry in `run`, for a failed message whose nack failed, or of a broadcast."""
     strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
-    """How the members share out queues; all should say the same, the first one by client id decides."""
+    """Assignment of queues to members; all should set the same, and the first one by client id decides."""
     configured_queues: tuple[Queue, ...] = ()
-    """With AllocationStrategy.CONFIG: the queues this member takes."""
+    """The queues of this member, for AllocationStrategy.CONFIG."""
     rooms: tuple[str, ...] = ()
-    """With AllocationStrategy.MACHINE_ROOM: the rooms whose queues are shared out."""
+    """The availability zones whose queues are assigned, for AllocationStrategy.MACHINE_ROOM."""
     on_loss: Callable[[LostMessages], None] | None = None
-    """Called with messages that will not come because they are damaged where they are stored. They are logged anyway,
-    and the group's offset moves on behind them."""
+    """Called with messages that are lost because their stored bytes are damaged. They are logged in any case,
+    and the group's offset moves past them."""
     broadcast: bool = False
-    """Every member gets every message and keeps its offsets in a file of its own."""
+    """Every member gets every message and keeps its offsets in a local file."""
     offsets_folder: Path = field(default_factory=lambda: Path.home() / ".ortoo" / "offsets")
-    """With `broadcast`: where that file lies, under the client's id; choose one that stays the same."""
+    """Folder of that file, which is named by the client id; choose a fixed `client_id`."""
     client_id: str = ""
-    """The consumer's name for people; empty = made of host and process."""
+    """The consumer's name in reports; empty = made of host and process."""
 
 
 class Consumer:
-    """One member of a group. Made by `Client.consumer`; an async context manager that leaves the group at its end.
+    """A group member. Made by `Client.consumer`; an async context manager that leaves the group on exit.
 
-    Read whole batches with `batches()` (fast), or messages with `async for`, and call `ack()` on what is processed.
-    What was not acknowledged comes again, to this member or another, when a session ends.
+    Read whole batches with `batches()` (fast), or messages with `async for`, and call `ack()` after processing.
+    Unacknowledged messages are delivered again, to this member or another, when a session ends.
     """
 
     def __init__(
         self, connection: Connection, group: str, topics: Mapping[str, Filter], settings: ConsumerSettings
     ) -> None:
-        """`Client.consumer` is the way in."""
+        """Applications use `Client.consumer`."""
         self._connection = connection
         self._group = group
         self._clock = connection.clock
         self._settings = settings
         self._background = Background(f"consumer {group}")
         self._kept: LocalOffsets | None = None
-        """Of a broadcast."""
+        """Local offsets of a broadcast consumer, otherwise None."""
         client_id = settings.client_id or connection.new_client_id()
         if settings.broadcast:
             client_id = settings.client_id or connection.client_id
             self._kept = LocalOffsets(OffsetFile(offset_path(settings.offsets_folder, client_id, group)))
         self._client_id = client_id
         self._version = 0
-        """Of the subscriptions."""
+        """Version of the subscriptions."""
         self._member = PushMember(
             connection,
             _opening(group, topics, settings, client_id=client_id, room=connection.room),
@@ -96,12 +96,12 @@ class Consumer:
 
     @property
     def queues(self) -> tuple[Queue, ...]:
-        """The queues this member has now."""
+        """The queues that are assigned to this member now."""
         return self._member.queues
 
     @property
     def lost_messages(self) -> int:
-        """How many messages could not be delivered because they are damaged where they are stored."""
+        """Number of messages that could not be delivered because their stored bytes are damaged."""
         return self._member.losses.messages
 
     async def __aenter__(self) -> Self:
@@ -123,27 +123,27 @@ class Consumer:
             await self._background.__aexit__(*ended)
 
     def subscribe(self, topics: Topics) -> None:
-        """Want these topics from now on, with these filters; queues of a topic left out go. Errors: Invalid."""
+        """Change the subscribed topics and filters; queues of other topics are released. Errors: Invalid."""
         wanted = sorted(wanted_topics(topics).items())
         self._version = version = max(self._version + 1, self._clock.now_ms())
         self._member.subscribe([subscription(topic, filter_, version) for topic, filter_ in wanted])
 
     def suspend(self, *queues: Queue) -> None:
-        """Take nothing from these queues from their next batch on, or nothing at all when none is named.
+        """Stop taking messages from these queues after their current batch, or from all if none is given.
 
-        They stay this consumer's, and it is not slow for that; messages wait for `resume`, or for another member when
-        this one leaves. A queue may be named before it is this consumer's.
+        The queues stay assigned, and the consumer does not count as slow because of it. Messages wait for `resume`, or
+        for another member after this one leaves. Queues may be given before they are assigned.
         """
         self._member.suspend(queues)
 
     def resume(self, *queues: Queue) -> None:
-        """Go on with these queues, or with everything when none is named."""
+        """Resume these queues, or all if none is given."""
         self._member.resume(queues)
 
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
-        """Whole batches, in order within each queue, until it is left.
+        """Whole batches, in order within each queue, until the consumer has left.
 
-        Errors: what the server refused the session with; Left before it is entered, and when it was left.
+        Errors: those for which the server refused the session, or Left before it is entered and after it has left.
         """
         self._member.check()
         with suppress(Left):
@@ -161,9 +161,9 @@ class Consumer:
     async def run(self, handler: Handler, *, concurrency: int = 1) -> None:
         """Give each message to `handler`, up to `concurrency` at a time, and acknowledge it when the handler returns.
 
-        A message whose handler raises comes again by the group's back-off, and is parked after the group's attempts;
-        `RetryLater` says when. Those behind it go on, but for those of its message group, which keep their order: they
-        wait, and their queue with them. Runs until cancelled, or until the session is refused.
+        A message whose handler raises is retried by the group's policy, and parked after the group's attempts.
+        `RetryLater` sets the delay. Later messages are not delayed, except those of the same message group and with
+        them their queue, because they keep their order. Runs until cancelled, or until the session is refused.
         """
         give_back: SendBack | None = None
         if self._kept is None:

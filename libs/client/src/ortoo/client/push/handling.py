@@ -1,8 +1,8 @@
-"""Handlers for a push consumer's messages, and what happens to a message whose handler failed.
+"""Runs handlers for a push consumer, and handles messages whose handler failed.
 
-A message without a message group is given back: the server counts the try, and it comes again by the group's retry
-topic, or is parked; meanwhile those behind it go on. Messages of one message group are promised their order: they wait
-behind one that failed, and so does what else its queue would deliver, until it works or is parked.
+A message without a message group is nacked. The server counts the attempt and delivers it again through the group's
+retry topic, or parks it; later messages are not delayed. Messages of one message group keep their order. They and the
+rest of their queue wait behind a failed one until it succeeds or is parked.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _log = get_logger("consumer")
 
 
 class PushHandlers:
-    """Gives messages to a handler, some at a time."""
+    """Gives messages to a handler, several at a time."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class PushHandlers:
         concurrency: int,
         retry_delay_ms: float,
     ) -> None:
-        """`send_back` None = a broadcast: a failed message stays here, and is tried again after `retry_delay_ms`."""
+        """`send_back` None = broadcast: a failed message stays here and is retried after `retry_delay_ms`."""
         self._group = group
         self._handler = handler
         self._member = member
@@ -50,11 +50,11 @@ class PushHandlers:
         self._slots = asyncio.Semaphore(concurrency)
         self._retry_delay_ms = retry_delay_ms
         self._lanes: dict[tuple[Queue, str], deque[ReceivedMessage]] = {}
-        """By message group: those behind the one that is being handled."""
+        """By message group: the messages behind the one in the handler."""
         self._tries = Tries()
 
     async def run(self, messages: AsyncIterator[ReceivedMessage]) -> None:
-        """Handle messages until there are no more. One is asked for when somebody is free to handle it."""
+        """Handle messages until `messages` ends. The next one is fetched only when a slot is free."""
         async with Background("handlers") as background:
             await self._until_free()
             async for message in messages:
@@ -71,7 +71,7 @@ class PushHandlers:
                 await self._until_free()
 
     async def _until_free(self) -> None:
-        """Wait for a slot without taking it: a message that waits for its next try may need it first."""
+        """Wait for a free slot without taking it, because a retry may need it first."""
         async with self._slots:
             pass
 
@@ -85,12 +85,12 @@ class PushHandlers:
         del self._lanes[key]
 
     async def _handle(self, message: ReceivedMessage, *, in_order: bool) -> None:
-        """Try until it works, or is somebody else's business. The slot is there already, and is given up."""
+        """Call the handler until it succeeds or the message is nacked or parked. Uses and releases an acquired slot."""
         hold: Hold | None = None
         try:
             while (failure := await self._call(message)) is not None:
                 if in_order and hold is None:
-                    hold = self._member.hold(message.queue)  # before the server is asked: meanwhile the queue may go
+                    hold = self._member.hold(message.queue)  # before the nack, because the queue may be lost during it
                     if not message.is_current:
                         hold.is_over.set()
                 wait_ms = await self._failed(message, failure, in_order)
@@ -108,7 +108,7 @@ class PushHandlers:
         message.ack()
 
     async def _call(self, message: ReceivedMessage) -> Exception | None:
-        """Why the handler failed; a message that somebody else gets is none of its business."""
+        """The failure of the handler, or None; a message that this consumer no longer owns is skipped."""
         try:
             if message.is_current:
                 self._tries.begin(message)
@@ -121,7 +121,7 @@ class PushHandlers:
         return None
 
     async def _failed(self, message: ReceivedMessage, failure: Exception, in_order: bool) -> float | None:
-        """How long to wait before the next try here; None when the message is the server's again, or parked."""
+        """Nack a failed message; returns the delay of a retry here in ms, or None when it was nacked or parked."""
         where = named(self._group, message)
         _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=failure, **where)
         tries = self._tries.failed(message)

@@ -1,4 +1,4 @@
-"""A push consumer's place in its group: one session after another, what they delivered, and what is done of it."""
+"""The group membership of a push consumer: its sessions, delivered messages and acknowledgements."""
 
 import asyncio
 from collections import deque
@@ -28,7 +28,7 @@ _log = get_logger("consumer")
 
 
 class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
-    """Hears a session's events, keeps what was delivered until it is taken, and gives credit back for what is done."""
+    """Handles the events of a session, buffers delivered batches, and returns credit for finished ones."""
 
     def __init__(
         self,
@@ -41,19 +41,19 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         broadcast: LocalOffsets | None,
         rule: StartRule,
     ) -> None:
-        """Join as `opening` says; at most so many delivered messages and bytes wait to be acknowledged.
+        """Join with `opening`; at most `messages_max` messages and `bytes_max` bytes are unacknowledged.
 
-        Of a `broadcast` the offsets are kept there, and a queue that has none begins by `rule`.
+        `broadcast` stores the offsets of a broadcast consumer; `rule` is the start of a queue without one.
         """
         super().__init__(connection, bulk_calls.push, consumer_pb2.PushRequest)
         self.queues: tuple[Queue, ...] = ()
         self.failure: OrtooError | None = Left(
             f"this consumer is not in {opening.group!r} yet; enter it with `async with`"
         )
-        """Why there is no session, and will be none."""
+        """The reason why there is no session; None = there is or will be one."""
         self.losses = losses
         self.has_news = asyncio.Event()
-        """Set when there is something that `report` would say."""
+        """Set when `report` has something to send."""
         self._opening = opening
         self._broadcast = broadcast
         self._rule = rule
@@ -67,21 +67,21 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._freed_bytes = 0
         self._suspension = Suspension()
         self._retries: consumer_pb2.Subscription | None = None
-        """The group's retry topic, when it is wanted."""
+        """The subscription to the group's retry topic, if there is one."""
         self._lent: set[int] = set()
-        """Batches (by id) of suspended queues in the buffer, whose credit the others have meanwhile."""
+        """Ids of buffered batches of suspended queues, whose credit was returned for other queues."""
 
     def enter(self) -> None:
-        """There will be a session."""
+        """Mark the consumer as entered."""
         self.failure = None
 
     def check(self) -> None:
-        """Errors: why there is no session."""
+        """Raise the reason why there is no session."""
         if self.failure is not None:
             raise self.failure
 
     async def next_batch(self) -> ReceivedBatch:
-        """The next batch in the order of arrival. Errors: why it was refused; Left."""
+        """The next batch in order of arrival. Errors: the refusal of the server, or Left."""
         while self._is_leaving or (batch := self._take()) is None:
             self.check()
             self._arrived.clear()
@@ -98,35 +98,35 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         return None
 
     def suspend(self, queues: Collection[Queue]) -> None:
-        """Take nothing from these queues, or from any when none is named; they stay this member's."""
+        """Stop taking messages from these queues, or from all if none is given; they stay assigned."""
         self._suspension.suspend(queues)
         self._suspension_changed()
 
     def resume(self, queues: Collection[Queue]) -> None:
-        """Go on with these queues, or with everything when none is named."""
+        """Resume these queues, or all if none is given."""
         self._suspension.resume(queues)
         self._suspension_changed()
         self._arrived.set()
 
     def hold(self, queue: Queue) -> Hold:
-        """Take nothing more from a queue whose order is kept, until it is released or goes."""
+        """Suspend an ordered queue until the hold is released or the queue is lost."""
         hold = self._suspension.hold(queue)
         self._suspension_changed()
         return hold
 
     def release(self, hold: Hold) -> None:
-        """One reason less to hold a queue."""
+        """Release one hold of its queue."""
         self._suspension.release(hold)
         self._suspension_changed()
         self._arrived.set()
 
     @property
     def is_suspended(self) -> bool:
-        """Whether everything is."""
+        """Whether all queues are suspended."""
         return self._suspension.everything
 
     async def until_resumed(self) -> None:
-        """Wait while everything is suspended and the member has not left."""
+        """Wait while all queues are suspended and the member has not left."""
         while self._suspension.everything and self.failure is None and not self._is_leaving:
             self._arrived.clear()
             await self._arrived.wait()
@@ -137,7 +137,7 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
             self._lend(batch)
 
     def _lend(self, batch: ReceivedBatch) -> None:
-        """What lies here of a single suspended queue must not keep the others from their credit."""
+        """Return the credit of a buffered batch of a suspended queue, so that other queues can use it."""
         lends = batch.queue in self._suspension.queues
         if lends and id(batch) not in self._lent:
             self._lent.add(id(batch))
@@ -147,7 +147,7 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
             self._free(-len(batch), -batch.size_bytes)
 
     def subscribe(self, subscriptions: Sequence[consumer_pb2.Subscription]) -> None:
-        """Want something else from now on, in this session and those after it."""
+        """Change the subscriptions of this session and later ones."""
         if self._retries is not None:
             subscriptions = [*subscriptions, self._retries]
         del self._opening.subscriptions[:]
@@ -155,14 +155,14 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._say(subscribe=consumer_pb2.Subscribe(subscriptions=subscriptions))
 
     def want_retries(self) -> None:
-        """Take part in what the group gave back, as soon as there is any."""
+        """Subscribe to the group's retry topic."""
         if self._retries is None:
             wanted = list(self._opening.subscriptions)
             self._retries = subscription(RETRY_PREFIX + self._opening.group, "*")
             self.subscribe(wanted)
 
     def report(self) -> None:
-        """Acknowledge what is new, and give the credit of finished messages back."""
+        """Acknowledge new progress, and return the credit of finished messages."""
         if self._conversation is None:
             return
         news = {
@@ -177,13 +177,13 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
             ]
             self._say(acknowledge=consumer_pb2.Acknowledge(offsets=offsets))
             if self._broadcast is not None:
-                for queue, offset in news.items():  # less than before where a queue began anew
+                for queue, offset in news.items():  # smaller than before if a queue was reset
                     self._broadcast.table.update(queue, offset)
         if self._freed_messages >= 0 and self._freed_bytes >= 0 and (self._freed_messages or self._freed_bytes):
             self._grant(self._freed_messages, self._freed_bytes)
 
     async def leave(self) -> None:
-        """Acknowledge what is done and leave the group, in good order if the snode answers soon."""
+        """Acknowledge finished messages and leave the group, gracefully if the snode answers soon."""
         self.report()
         self.failure = self.failure or Left(f"this consumer has left {self._opening.group!r}; make a new one")
         try:
@@ -208,16 +208,16 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         return True
 
     def _forget(self) -> None:
-        """What was delivered and not acknowledged comes again."""
+        """Drop delivered and unacknowledged messages; the next session delivers them again."""
         self.queues = ()
         self._progress.clear()
         self._buffer.clear()
         self._lent.clear()
 
     async def _is_placed(self, offsets: LocalOffsets) -> bool:
-        """Whether it is known where each queue goes on; otherwise look again, unless it is over.
+        """Load the start offset of each queue; False if that failed and must be retried.
 
-        A queue without an offset gets one now, so that nothing is missed later.
+        A queue without an offset gets one now, so that later messages are not missed.
         """
         topics = [it.topic for it in self._opening.subscriptions]
         try:
@@ -239,16 +239,16 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         return True
 
     def _grant(self, messages: int, size_bytes: int) -> None:
-        """Let the server send so much more; what was freed until now is in it."""
+        """Grant credit to the server; it includes what was freed so far."""
         self._say(credit=consumer_pb2.Credit(messages=messages, bytes=size_bytes))
         self._freed_messages = self._freed_bytes = 0
 
     def _say_suspended(self) -> None:
-        """Take nothing of these queues, or of any; what was said before counts no more."""
+        """Send the suspended queues; the request replaces the previous one."""
         queues = map(wire_queue, self._suspension.queues)
         self._say(suspend=consumer_pb2.Suspend(everything=self._suspension.everything, queues=queues))
 
-    # what the server says
+    # called with responses
 
     def _hear(self, bulky: Bulky) -> bool:
         response, (records,) = bulky
@@ -260,7 +260,7 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         return self._heard(response)
 
     def _assigned(self, generation: int, queues: Sequence[Queue]) -> None:
-        """These are the session's queues now; what was buffered of others is dropped, its new owner gets it."""
+        """Set the queues of the session; drops buffered batches of others, which their new owner gets."""
         self._generation = generation
         self.queues = tuple(queues)
         kept = frozenset(queues)
@@ -277,7 +277,7 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
             self._suspension_changed()
 
     def _delivered(self, delivery: consumer_pb2.Delivery, records: bytes, queue: Queue) -> None:
-        """A batch with these bytes came, or an offset moved on."""
+        """Handle a batch, or an offset that advanced without one."""
         progress = self._progress.setdefault(queue, QueueProgress())
         if not delivery.HasField("batch"):
             if delivery.HasField("failure"):
@@ -302,7 +302,7 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
 
     def _finished(self, batch: ReceivedBatch, count: int) -> None:
         if not batch.is_current:
-            return  # its credit came back when its queue went, or the session did
+            return  # its credit was returned when the queue or the session ended
         self._free(count, self._progress[batch.queue].finished(batch.progress, count))
 
     def _free(self, messages: int, size_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Reading outside groups: ranges and tails of queues as batches, without locks or offsets.
+"""Reads outside groups: ranges and tails of queues as batches, without locks or offsets.
 
-For `app`, `admin`, and readers that have no group, such as Spark's. It imports `core` alone.
+Used by `app`, `admin`, and readers without a group, such as Spark's. It imports only `core`.
 """

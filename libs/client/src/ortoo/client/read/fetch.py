@@ -1,4 +1,4 @@
-"""Reading a queue outside groups: takes no lock, moves no offset."""
+"""Reads a queue outside groups, without a lock or an offset."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -29,14 +29,13 @@ async def fetch(
     joined: bool = False,
     passed: Callable[[int, int], object] | None = None,
 ) -> AsyncIterator[ReceivedBatch]:
-    """Whole batches from `from_offset` to `to_offset`, exclusive; 0 = to the end the queue has now.
+    """Whole batches from `from_offset` to `to_offset`, exclusive; 0 = to the queue's end at the time of the call.
 
-    With `follow` it goes on for ever; `wanted` leaves messages out, `columns` names the fields of a record batch that
-    are looked at: others may be missing; `joined` batches may be of rows of several stored ones. `passed` hears after
-    each answer, also where nothing is wanted, the next offset and the topic's id. A read that breaks goes on where it
-    was, through the next snode.
-    Errors: NotFound, OutOfRange, Invalid; DataLoss, whose `end_offset` says where another fetch can go on; Unavailable
-    after several breaks in a row.
+    With `follow` it never ends. `wanted` filters messages. `columns` names the fields that the caller reads; others may
+    be missing in the batches. With `joined`, a batch may have rows of several stored ones. `passed` is called after
+    each answer, also without a match, with the next offset and the topic's id. After a broken stream the read continues
+    through the next snode. Errors: NotFound, OutOfRange, Invalid, Unavailable after several breaks in a row, or
+    DataLoss, whose `end_offset` is the next readable offset.
     """
     tags, sql = expressions(wanted)
     request = consumer_pb2.FetchRequest(
@@ -47,16 +46,14 @@ async def fetch(
         address = connection.address
         try:
             if to_offset == 0 and not follow:
-                # Fixed at first, so that a read that goes on after a break still ends where it would have.
+                # Fixed at the start, so that a read that is resumed after a break ends at the same offset.
                 to_offset = await _end_of(connection, queue)
                 if at == to_offset:
                     return
             request.from_offset, request.to_offset = at, to_offset
             async for answer, (records,) in _batches(connection, request):
                 if topic_id not in (0, answer.topic_id):
-                    raise NotFound(
-                        f"{queue.topic!r} was made anew meanwhile: offset {at} was of another", field="queue"
-                    )
+                    raise NotFound(f"{queue.topic!r} was deleted and created again before offset {at}", field="queue")
                 breaks, at, topic_id = 0, answer.next_offset, answer.topic_id
                 if passed is not None:
                     passed(at, answer.topic_id)
@@ -94,7 +91,7 @@ async def _end_of(connection: Connection, queue: Queue) -> int:
     for state in answer.queues:
         if queue_of(state.queue) == queue:
             return int(state.end_offset)
-    # It does not exist, or its enode is away: a read says which.
+    # The queue does not exist, or its enode is down; a read returns which.
     try:
         async for _ in _batches(connection, consumer_pb2.FetchRequest(queue=wire_queue(queue), to_offset=1)):
             break

@@ -1,4 +1,4 @@
-"""The newest messages of a topic and then those that come, for an operator's eyes: nothing missed in between."""
+"""The newest messages of a topic and then each new one, without a gap, for display to operators."""
 
 import asyncio
 from collections import deque
@@ -21,7 +21,7 @@ _log = get_logger("tail")
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """One message and where it lies."""
+    """One message and its position."""
 
     message_id: str
     queue: Queue
@@ -33,9 +33,9 @@ class StoredMessage:
 async def newest(
     connection: Connection, ranges: Mapping[Queue, tuple[int, int]], count: int, wanted: Filter = "*"
 ) -> list[StoredMessage]:
-    """The newest messages in these ranges of offsets, ends exclusive, at most so many, by the time they were stored.
+    """The newest `count` messages in these offset ranges (ends exclusive), by store time.
 
-    With a filter all messages are looked at, by the servers.
+    With a filter the servers scan the whole ranges.
     """
 
     async def newest_of(queue: Queue, begin: int, end: int) -> list[StoredMessage]:
@@ -57,7 +57,7 @@ async def newest(
 async def coming(
     connection: Connection, ends: Mapping[Queue, int], wanted: Filter = "*"
 ) -> AsyncIterator[StoredMessage]:
-    """What is stored from `ends` on, in order within each queue, for ever. Errors: as `fetch` says."""
+    """Messages stored from `ends` on, in order within each queue; never ends. Errors: as `fetch`."""
     arrived: asyncio.Queue[StoredMessage | Exception] = asyncio.Queue(BUFFERED_MAX)
 
     async def follow(queue: Queue, from_offset: int) -> None:
@@ -82,7 +82,7 @@ async def coming(
 async def _messages(
     connection: Connection, queue: Queue, from_offset: int, to_offset: int, wanted: Filter, *, follow: bool = False
 ) -> AsyncIterator[StoredMessage]:
-    """As `fetch`, going on behind damaged messages."""
+    """As `fetch`, but continues behind damaged messages."""
     at = from_offset
     while follow or at < to_offset:
         try:

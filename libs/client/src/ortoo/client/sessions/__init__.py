@@ -1,4 +1,4 @@
-"""A client's session for groups that pull: registrations go in, members and commands of the server come out.
+"""The session of a client for groups that pull: registrations, members, and commands of the server.
 
-For `app` and `pull`. It imports `core` alone.
+Used by `app` and `pull`. It imports only `core`.
 """

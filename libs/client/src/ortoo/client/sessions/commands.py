@@ -1,4 +1,4 @@
-"""What a server may make a client do: describe itself, show its stacks, let a group's member process one message."""
+"""Commands from the server: describe the client, show its stacks, let a group member process one message."""
 
 import asyncio
 import sys
@@ -22,25 +22,25 @@ STACK_LENGTH_MAX = 1 << 20
 
 
 class GroupMembership(Protocol):
-    """Who hears what concerns one group of the session."""
+    """Receives the events of one group of the session."""
 
     def members_changed(self, view: GroupView) -> None:
-        """These share out the queues now; also told each time the session was opened anew."""
+        """Set the current members of the group; also called each time the session was reopened."""
 
     def refused(self, error: OrtooError) -> None:
-        """The group takes this client no more."""
+        """The server refused this member."""
 
     def running_queues(self) -> list[session_pb2.RunningQueue]:
-        """The queues this member has."""
+        """The queues of this member."""
 
     async def consume_directly(self, message: ReceivedMessage) -> bool:
-        """Process one message at once; whether in order. Errors: what the handler raised; Unsupported without one."""
+        """Process one message immediately; returns whether in order. Errors: the handler's, Unsupported without one."""
 
 
 async def answer_to(
     command: session_pb2.Command, members: Mapping[str, GroupMembership], connection: Connection
 ) -> session_pb2.CommandResult:
-    """Do it and say what came of it; one that this client does not know is refused as unsupported."""
+    """Run a command and return its result; an unknown command gets an Unsupported failure."""
     result = session_pb2.CommandResult(command_id=command.command_id)
     kind = command.WhichOneof("command")
     if kind == "describe_running":
@@ -55,7 +55,7 @@ async def answer_to(
         else:
             await _consume(command.consume_message, member, connection, result)
     else:
-        result.failure.CopyFrom(failure_of(Unsupported(f"this client does not know the command {kind}")))
+        result.failure.CopyFrom(failure_of(Unsupported(f"this client does not support the command {kind}")))
     return result
 
 
@@ -106,7 +106,7 @@ def _received(request: session_pb2.ConsumeMessage, connection: Connection) -> Re
 
 
 def _stacks() -> str:
-    """Every thread's and every task's stack, as text for a person."""
+    """The stacks of all threads and tasks, as text."""
     parts = []
     for thread_id, frame in sys._current_frames().items():
         parts.append(f"thread {thread_id}\n{''.join(traceback.format_stack(frame))}")

@@ -1,4 +1,4 @@
-"""How a group looks to one of its members, and what follows for the member's queues: pure."""
+"""A group as reported to a member, and the member's queues that follow from it; without I/O."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from ortoo.client.core.place import Queue
 from ortoo.common.groups.allocation import AllocationStrategy, allocate
 
 PULL_IDLE_S = 120.0
-"""A queue that was not pulled for so long is started anew."""
+"""A queue without a pull for this time is restarted."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """The members that share out queues, as a server told them."""
+    """The members of a group, as reported by a server."""
 
     client_ids: tuple[str, ...] = ()
     wanted: Mapping[str, frozenset[str]] | None = None
-    """The topics each member wants; None = not told, then all want everything."""
+    """The topics of each member; None = not reported, then all members have all topics."""
     rooms: Mapping[str, str] | None = None
     strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
 
@@ -30,7 +30,7 @@ def allocated(
     configured_queues: Collection[Queue] = (),
     rooms: Collection[str] = (),
 ) -> list[Queue]:
-    """The queues of a topic that `client_id` takes. Errors: Invalid where rooms count and one is not named."""
+    """The queues of a topic for `client_id`. Errors: Invalid if zones matter and one is missing."""
     members = [it for it in view.client_ids if view.wanted is None or topic in view.wanted.get(it, ())]
     if not members or not queues:
         return []
@@ -52,10 +52,10 @@ def change_of(
     topics: Collection[str],
     now_s: float,
 ) -> tuple[list[Queue], list[Queue]]:
-    """What to drop and what to take, of what is owned (queue -> when it was last pulled) and what was allocated.
+    """The queues to drop and to take. `owned` maps each queue to the time of its last pull.
 
-    Topics that are wanted but whose allocation is not known now stay as they are; those not wanted any more go; a
-    queue that was not pulled for PULL_IDLE_S goes, and comes back with the next look.
+    Topics whose allocation is unknown now are unchanged, and topics without a subscription are dropped. A queue without
+    a pull for PULL_IDLE_S is dropped too, and taken again at the next check.
     """
     drop = []
     for queue, pulled_at_s in owned.items():

@@ -1,4 +1,4 @@
-"""A client's session: it says who the client is and which groups it is in, and hears what happens to them."""
+"""A client's session: identifies the client, registers its groups and receives their events."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -31,13 +31,13 @@ class _Joined:
 
 
 class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectResponse]):
-    """Opened with the first group that is joined; after a break opened again, at the next snode, with all groups."""
+    """Opened with the first joined group. After a break it is reopened at the next snode with all groups."""
 
     def __init__(self, connection: Connection) -> None:
-        """Over `connection`; nothing is said yet."""
+        """Use `connection`; nothing is sent yet."""
         super().__init__(connection, lambda it: SessionServiceStub(it).Connect(), session_pb2.ConnectRequest)
         self.session_id = ""
-        """Made by the server; empty while there is no session."""
+        """Assigned by the server; empty while there is no session."""
         self.client_id = connection.client_id
         self._background = Background("session")
         self._groups: dict[str, _Joined] = {}
@@ -55,9 +55,9 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         await self._background.__aexit__(*ended)
 
     async def join(self, registration: session_pb2.RegisterConsumer, member: GroupMembership) -> None:
-        """Become a member of a group and stay it until `leave`; returns when a snode took the registration.
+        """Register as a member of a group until `leave`; returns when a snode has accepted the registration.
 
-        Errors: Conflict when this client is in the group already; what the server refuses it with; Closed.
+        Errors: Conflict when this client is in the group already, the refusal of the server, or Closed.
         """
         if self._is_leaving:
             raise Closed
@@ -71,17 +71,17 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         try:
             await joined.answered
         except BaseException:
-            self.leave(registration.group)  # the snode may have taken it all the same
+            self.leave(registration.group)  # the snode may have accepted it
             raise
 
     def change(self, registration: session_pb2.RegisterConsumer) -> None:
-        """Want other topics from now on."""
+        """Change the topics of a member."""
         joined = self._groups[registration.group]
         joined.registration = registration
         self._register(joined)
 
     def leave(self, group: str) -> None:
-        """Be no member any more; a session opened later does not bring it back."""
+        """Unregister from a group; later sessions do not register it again."""
         if self._groups.pop(group, None) is not None:
             self._say(unregister_consumer=session_pb2.UnregisterConsumer(group=group))
 
@@ -89,7 +89,7 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         self._say(register_consumer=joined.registration)
 
     async def keep(self) -> None:
-        """Open the session with the first group that is joined."""
+        """Open the session when the first group is joined."""
         await self._wanted.wait()
         await super().keep()
 
@@ -106,7 +106,7 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         self.session_id = ""
 
     def _refused(self, error: OrtooError) -> bool:
-        """Whoever waits hears it, and so do the members; groups that are joined later are worth another try."""
+        """Report the refusal to pending joins and to members; later joins are tried again."""
         for group, joined in list(self._groups.items()):
             if joined.answered.done():
                 joined.member.refused(error)
@@ -163,7 +163,7 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
 
 
 async def query_view(connection: Connection, group: str) -> GroupView:
-    """The members of a group now, for those whom nobody tells. Errors: Unavailable."""
+    """Query the members of a group, for members without notifications. Errors: Unavailable."""
     request = pull_pb2.QueryMembersRequest(group=group)
     answer = await connection.call(ConsumerServiceStub, "QueryMembers", request)
     sharing = set(answer.client_ids)

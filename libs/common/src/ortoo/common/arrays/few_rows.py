@@ -1,6 +1,6 @@
-"""Writing a batch of a few of another batch's rows, without numpy: so few rows cost less than numpy's calls do.
+"""Copy a few rows of a batch into a new batch without numpy, whose calls would cost more than so few rows.
 
-    sealed = few_gathered(opened.fields, [3, 700])       # the very bytes that `gathered` makes
+    sealed = few_gathered(opened.fields, [3, 700])       # the same bytes as `gathered` makes
 
 A filter that selects one message in a hundred spends most of its time here.
 """
@@ -14,14 +14,14 @@ from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.common.records.wire import Field, nested, read_fields
 
 FEW_ROWS_MAX = 48
-"""With more rows arrays are faster."""
+"""Above this number of rows, numpy is faster."""
 _PATH = "batch.records"
 
 
 def few_gathered(fields: dict[int, Field], rows: Sequence[int], columns: frozenset[int] = frozenset()) -> SealedBatch:
-    """An uncompressed batch of some rows of an uncompressed batch, by its fields; idempotence does not travel with it.
+    """An uncompressed batch of some rows of an uncompressed batch, from its fields, without the idempotence data.
 
-    Of the columns behind the body it has those with the numbers `columns`, all if that is empty. Errors: Invalid when
+    Of the columns after the body it has those with the numbers `columns`, all if that is empty. Errors: Invalid when
     the columns do not fit together.
     """
     sizes, body = _ranges(_column(fields, "body_offsets"), _column(fields, "body"), rows)
@@ -39,7 +39,7 @@ def _column(fields: dict[int, Field], name: str) -> memoryview:
 
 
 def _numbers(width: int, *, if_used: bool = False) -> Callable[[memoryview, Sequence[int]], bytes]:
-    """Takes the numbers of some rows, `width` bytes each; nothing where all are zero, `if_used`."""
+    """Returns a function that takes some rows of `width` bytes each; with `if_used`, nothing if all are zero."""
 
     def take(column: memoryview, rows: Sequence[int]) -> bytes:
         taken = b"".join([column[width * row : width * (row + 1)] for row in rows])
@@ -107,7 +107,7 @@ _COLUMNS: dict[str, Callable[[memoryview, Sequence[int]], bytes]] = {
     "trace_context": _text,
     "expire_at_ms": _numbers(8, if_used=True),
 }
-"""The columns behind the body, in the order of their numbers."""
+"""The columns after the body, in the order of their numbers."""
 
 
 def _ranges(offsets: memoryview, data: memoryview, rows: Sequence[int]) -> tuple[bytes, bytes]:
@@ -117,7 +117,7 @@ def _ranges(offsets: memoryview, data: memoryview, rows: Sequence[int]) -> tuple
     for row in rows:
         start, stop = places[row], places[row + 1]
         if not 0 <= start <= stop <= end:
-            raise Invalid("offsets fall, or lie behind the data", field=_PATH)
+            raise Invalid("offsets decrease, or lie beyond the data", field=_PATH)
         parts.append(data[start:stop])
         total += stop - start
         sums.append(total)
@@ -125,20 +125,20 @@ def _ranges(offsets: memoryview, data: memoryview, rows: Sequence[int]) -> tuple
 
 
 def _entries(offsets: memoryview, rows: Sequence[int], size_bytes: int) -> tuple[bytes, list[int]]:
-    """The new offsets of some lists, and which entries they hold; each has four bytes or more of the column's."""
+    """The new offsets of some lists and the indexes of their entries. Each entry takes at least four bytes."""
     places, end = offsets.cast("i"), size_bytes // 4
     sums, entries = [0], list[int]()
     for row in rows:
         start, stop = places[row], places[row + 1]
         if not 0 <= start <= stop <= end:
-            raise Invalid("offsets of lists fall, or lie behind what the lists hold", field=_PATH)
+            raise Invalid("offsets of lists decrease, or lie beyond the entries", field=_PATH)
         entries += range(start, stop)
         sums.append(len(entries))
     return int32_buffer(sums), entries
 
 
 def _valid(fields: dict[int, Field], rows: Sequence[int]) -> list[int] | None:
-    """Which of the rows have a value; None = all."""
+    """The rows that have a value; None = all."""
     bits = reader.buffer(fields, 1, _PATH)
     if not bits:
         return None

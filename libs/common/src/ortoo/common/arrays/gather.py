@@ -1,10 +1,10 @@
-"""Writing a batch of some of another batch's rows.
+"""Copy some rows of a batch into a new batch.
 
     sealed, rows = narrowed(opened, rows)
 
-Either the original batch comes back, or, when fewer than half of its rows matched and its bodies lie uncompressed, a
-new batch of just those. In both cases `rows` says which rows of the *original* batch they are, so a message's offset is
-first_offset + rows[i]: a reader that gets as many rows as the batch has messages takes all of them.
+A new batch is made when fewer than half of the rows matched and the bodies are not compressed. Otherwise the original
+batch is returned. In both cases `rows` are the row numbers in the *original* batch, so that a message's offset is
+first_offset + rows[i]. A reader that gets as many rows as the batch has messages takes all of them.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from ortoo.common.records.wire import nested
 
 
 def narrowed(opened: OpenedBatch, rows: Int32s, columns: frozenset[int] = frozenset()) -> tuple[SealedBatch, Int32s]:
-    """Return a batch that holds at least `rows` of `opened`, and `rows`; see the module for how to read them.
+    """Return a batch that holds at least `rows` of `opened`, and `rows`; the module explains how to read them.
 
     Columns without a number in `columns` may be left out, none if that is empty.
     """
@@ -39,14 +39,14 @@ def narrowed(opened: OpenedBatch, rows: Int32s, columns: frozenset[int] = frozen
 
 
 def is_narrow(opened: OpenedBatch, rows: Int32s) -> bool:
-    """Whether these rows are few enough, and the batch such, that a new batch is made of them."""
+    """Whether a new batch is made: few enough rows, and bodies that are not compressed."""
     return 0 < 2 * len(rows) < opened.count and not opened.is_compressed and not opened.has_unknown_columns
 
 
 def gathered(table: MessageColumns, rows: Int32s, columns: frozenset[int] = frozenset()) -> SealedBatch:
-    """Make an uncompressed batch of some rows, 1 or more, as `narrowed`; idempotence does not travel with it."""
+    """Make an uncompressed batch of one or more rows, as `narrowed`, without the idempotence data."""
     if len(rows) <= FEW_ROWS_MAX and isinstance(table, OpenedBatch) and not table.is_compressed:
-        # Where the columns do not fit together, the arrays below say what is wrong.
+        # Where the columns do not fit together, the checks of the arrays below raise the error.
         with contextlib.suppress(Invalid, IndexError, TypeError):
             return few_gathered(table.fields, rows.tolist(), columns)
     return written(taken(table, rows, columns))
@@ -95,4 +95,4 @@ _WRITERS: dict[str, Callable[[Any], bytes]] = {
     "trace_context": _text,
     "expire_at_ms": np.ndarray.tobytes,
 }
-"""The columns behind the body, in the order of their numbers."""
+"""The columns after the body, in the order of their numbers."""

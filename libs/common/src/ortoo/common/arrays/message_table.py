@@ -1,9 +1,10 @@
-"""Messages as columns in memory: some rows of a batch, rows of several batches put together, in any order.
+"""Messages as columns in memory: rows of one or several batches, in any order.
 
     table = taken(opened, rows)           # rows of an opened batch, or of another table
     table = joined([table, other])        # one after another
 
-A table may have more messages than a batch. Columns that no row uses are None, as in `OpenedBatch`, whose names it has.
+A table may have more messages than a batch. It has the column names of `OpenedBatch`. Columns that no row uses are
+None.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,12 +28,12 @@ from ortoo.common.arrays.opened_batch import (
 from ortoo.common.records.columns import NUMBERS
 
 _SLICED_BYTES = 48
-"""From this average size on, slicing row by row beats copying by an index of single bytes."""
+"""From this average size on, slicing row by row is faster than copying by an index of single bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageTable:
-    """Messages by column; `OpenedBatch` says what each of them is."""
+    """Messages by column; `OpenedBatch` describes the columns."""
 
     body_offsets: Int32s
     body: memoryview
@@ -56,7 +57,7 @@ class MessageTable:
 
     @property
     def size_bytes(self) -> int:
-        """What its columns take, about."""
+        """The approximate size of its columns."""
         return _size(self)
 
 
@@ -71,7 +72,7 @@ MessageColumns = OpenedBatch | MessageTable
 
 
 def taken(columns: MessageColumns, rows: Int32s, numbers: frozenset[int] = frozenset()) -> MessageTable:
-    """Copy some rows, in the order of `rows`; beside the body the columns with these `numbers`, none = all."""
+    """Copy some rows, in the order of `rows`: the body and the columns with these `numbers`, none = all columns."""
     offsets, body = _ranges(columns.body_offsets, columns.body, rows)
     found = {name: getattr(columns, name) if not numbers or NUMBERS[name] in numbers else None for name in _COLUMNS}
     return MessageTable(
@@ -82,7 +83,7 @@ def taken(columns: MessageColumns, rows: Int32s, numbers: frozenset[int] = froze
 
 
 def joined(tables: Sequence[MessageTable]) -> MessageTable:
-    """Put tables one after another; with priorities are all of them, or none."""
+    """Concatenate tables. Either all of them have priorities, or none has."""
     if len(tables) == 1:
         return tables[0]
     counts = [table.count for table in tables]
@@ -106,7 +107,7 @@ def _fixed(numbers: Any, rows: Int32s) -> Any:
 
 
 def _fixed_if_used(numbers: Any, rows: Int32s) -> Any:
-    """Nothing where all of these rows have a zero."""
+    """The numbers of these rows; None where all are zero."""
     kept = numbers[rows]
     return kept if kept.any() else None
 
@@ -153,7 +154,7 @@ def _valid(valid: Mask | None, rows: Int32s) -> Mask | None:
 
 
 def _entries(offsets: Int32s, rows: Int32s) -> tuple[Int32s, Int32s]:
-    """Return the offsets of the kept lists, and which entries they hold."""
+    """Return the offsets of the kept lists and the indexes of their entries."""
     starts = offsets[rows]
     sizes = offsets[rows + 1] - starts
     return _sums(sizes), _indices(starts, sizes)
@@ -167,7 +168,7 @@ def _ranges(offsets: Int32s, data: memoryview, rows: Int32s) -> tuple[Int32s, me
     sums = _sums(sizes)
     total = int(sums[-1])
     if total and int(ends[-1]) - int(starts[0]) == total and (starts[1:] == ends[:-1]).all():
-        kept = bytes(data[int(starts[0]) : int(ends[-1])])  # one piece; a copy, so that nothing else stays alive
+        kept = bytes(data[int(starts[0]) : int(ends[-1])])  # one piece; a copy, so that the rest can be freed
     elif total >= _SLICED_BYTES * len(rows):
         kept = b"".join(map(data.__getitem__, map(slice, starts.tolist(), ends.tolist())))
     elif total:
@@ -178,7 +179,7 @@ def _ranges(offsets: Int32s, data: memoryview, rows: Int32s) -> tuple[Int32s, me
 
 
 def _sums(sizes: Int32s) -> Int32s:
-    """Return where each row starts once the rows lie close together, and where the last ends."""
+    """Return the start of each row when the rows are packed without gaps, and the end of the last."""
     sums = np.zeros(len(sizes) + 1, "<i4")
     sizes.cumsum(out=sums[1:])
     return sums
@@ -221,7 +222,7 @@ def _joined_texts(parts: Sequence[TextArrays | None], counts: Sequence[int]) -> 
 
 
 def _joined_dictionaries(parts: Sequence[DictionaryArrays | None], counts: Sequence[int]) -> DictionaryArrays:
-    """One dictionary for all, each text once; the codes follow."""
+    """One dictionary for all, each text once; the codes are changed accordingly."""
     known: dict[bytes, int] = {}
     codes = []
     for part, count in zip(parts, counts, strict=True):
@@ -269,4 +270,4 @@ _COLUMNS: dict[str, tuple[Callable[[Any, Int32s], Any], Callable[[list[Any], lis
     "trace_context": (_text, _joined_texts),
     "expire_at_ms": (_fixed_if_used, _joined_fixed),
 }
-"""Column to what takes some of its rows, and what puts columns one after another."""
+"""Column to the function that takes some of its rows and the function that concatenates columns."""

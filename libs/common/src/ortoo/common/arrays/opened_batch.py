@@ -1,8 +1,8 @@
-"""A record batch as numpy arrays that lie over its bytes: what checks, filters and gathering work on.
+"""A record batch as numpy arrays over its bytes, for checks, filters and gathering.
 
-Opening reads the head; every column is parsed when it is asked for, once, and its shape is checked then: sizes agree,
-offsets start at 0, never fall and end at the buffer's end, codes lie inside the dictionary. What the texts say is
-`batch_check`'s business. Errors are Invalid or Unsupported and name the column by its path.
+Opening reads the head. Each column is parsed at its first use, and its shape is checked then. Sizes must agree, offsets
+must start at 0, never decrease and end at the buffer's end, and codes must lie inside the dictionary. `batch_check`
+checks the texts themselves. Errors are Invalid or Unsupported and name the column by its path.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ _INT8, _INT32, _INT64 = np.dtype("i1"), np.dtype("<i4"), np.dtype("<i8")
 
 @dataclass(frozen=True, slots=True)
 class TextArrays:
-    """A utf8 column: `offsets` (rows + 1) into `data`, and which rows have a value (None = all)."""
+    """A utf8 column: `offsets` (rows + 1) into `data`, and the rows that have a value (None = all)."""
 
     offsets: Int32s
     data: memoryview
@@ -47,7 +47,7 @@ class TextArrays:
 
 @dataclass(frozen=True, slots=True)
 class DictionaryArrays:
-    """A dictionary column: `codes` (rows) into `texts`, and which rows have a value (None = all)."""
+    """A dictionary column: `codes` (rows) into `texts`, and the rows that have a value (None = all)."""
 
     codes: Int32s
     texts: TextArrays
@@ -77,17 +77,17 @@ def _numbers(data: memoryview, rows: int, path: str, kind: np.dtype[Number]) -> 
 
 
 def _offsets(data: memoryview, rows: int, end: int, path: str) -> Int32s:
-    """Read offsets that start at 0, never fall, and finish at `end`."""
+    """Read offsets that start at 0, never decrease, and finish at `end`."""
     offsets = _numbers(data, rows + 1, path, _INT32)
     if offsets[0] != 0 or offsets[-1] != end:
         raise Invalid(f"offsets go from {offsets[0]} to {offsets[-1]} instead of from 0 to {end}", field=path)
     if (offsets[1:] < offsets[:-1]).any():
-        raise Invalid("offsets fall; every row must start where the one before ends", field=path)
+        raise Invalid("offsets decrease; every row must start where the previous one ends", field=path)
     return offsets
 
 
 def _valid(data: memoryview, rows: int, path: str) -> Mask | None:
-    """Read a validity bitmap; None if it is absent or says that all rows have a value."""
+    """Read a validity bitmap; None if it is absent or all rows have a value."""
     if not data:
         return None
     reader.check_size(data, (rows + 7) // 8, 1, path)
@@ -102,7 +102,7 @@ def _texts(fields: reader.Fields, rows: int, path: str) -> TextArrays:
 
 
 def _dense_texts(column: memoryview, path: str) -> TextArrays:
-    """Read texts whose number is their own, without nulls."""
+    """Read texts without nulls; their offsets give their number."""
     fields = read_fields(column, path)
     if reader.buffer(fields, 1, f"{path}.validity"):
         raise Invalid("these texts may not be null", field=f"{path}.validity")
@@ -121,12 +121,12 @@ def _dictionary(column: memoryview, rows: int, path: str) -> DictionaryArrays:
     valid = _valid(reader.buffer(fields, 1, f"{path}.validity"), rows, f"{path}.validity")
     if texts.rows > rows:
         raise Invalid(
-            f"{texts.rows} texts for {rows} rows; put in only those that are used", field=f"{path}.dictionary"
+            f"{texts.rows} texts for {rows} rows; include only those that are used", field=f"{path}.dictionary"
         )
     if rows:
         if texts.rows == 0 and (valid is None or valid.any()):
             raise Invalid("the dictionary is empty but rows have a value", field=f"{path}.dictionary")
-        if codes.view("<u4").max() >= max(texts.rows, 1):  # a negative one is a large one
+        if codes.view("<u4").max() >= max(texts.rows, 1):  # a negative code is a large one as u4
             reason = f"codes go from {codes.min()} to {codes.max()}; there are {texts.rows} texts"
             raise Invalid(reason, field=f"{path}.codes")
     return DictionaryArrays(codes, texts, valid)
@@ -158,10 +158,10 @@ _NO_TEXTS = TextArrays(np.zeros(1, "<i4"), memoryview(b""), None)
 
 
 class _Column(Generic[Column]):
-    """A column of an opened batch: parsed at the first look, and None where the batch does not have it."""
+    """A column of an opened batch: parsed at its first use, and None where the batch does not have it."""
 
     def __init__(self, read: Callable[[memoryview, int, str], Column]) -> None:
-        """`read` takes the column's bytes, how many rows there must be, and its path for errors."""
+        """`read` takes the column's bytes, the expected number of rows, and the column's path for errors."""
         self._read = read
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -170,7 +170,7 @@ class _Column(Generic[Column]):
     def __get__(self, batch: "OpenedBatch", owner: type) -> Column | None:
         data = reader.buffer(batch.fields, NUMBERS[self._name], self._path)
         column = self._read(data, batch.count, self._path) if data else None
-        batch.__dict__[self._name] = column  # where Python looks first from now on
+        batch.__dict__[self._name] = column  # from now on Python finds it here first
         return column
 
 
@@ -178,7 +178,7 @@ class OpenedBatch:
     """One batch, its columns as arrays. Columns that the batch does not have are None."""
 
     def __init__(self, sealed: SealedBatch) -> None:
-        """Read the head of `sealed` and compare it with the envelope; the CRC is not looked at."""
+        """Read the head of `sealed` and compare it with the envelope; the CRC is not checked."""
         self.sealed = sealed
         self.fields = read_fields(memoryview(sealed.records), RECORDS_PATH)
         self.count, self.codec, self.body_inflated_bytes = read_head(self.fields)
@@ -186,33 +186,33 @@ class OpenedBatch:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the bodies lie compressed."""
+        """Whether the bodies are compressed."""
         return self.codec is not Codec.NONE
 
     @property
     def has_unknown_columns(self) -> bool:
-        """Whether a newer producer put in columns that this process does not know."""
+        """Whether there are columns of a newer version that this process does not know."""
         return not _KNOWN.issuperset(self.fields)
 
     @cached_property
     def body(self) -> memoryview:
-        """All bodies as one block, inflated."""
+        """All bodies as one decompressed block."""
         return body_block(self.fields, self.codec, self.body_inflated_bytes)
 
     @cached_property
     def body_offsets(self) -> Int32s:
-        """Where each body starts in `body`, and where the last ends."""
+        """The start of each body in `body`, and the end of the last."""
         path = f"{RECORDS_PATH}.body_offsets"
         return _offsets(
             reader.buffer(self.fields, NUMBERS["body_offsets"], path), self.count, self.body_inflated_bytes, path
         )
 
     born_at_ms = _Column(partial(_numbers, kind=_INT64))
-    """When each message was made."""
+    """The time at which each message was made."""
     deliver_at_ms = _Column(partial(_numbers, kind=_INT64))
-    """When each message may be seen; None = the batch is not delayed."""
+    """The time from which each message is visible; None = the batch is not delayed."""
     expire_at_ms = _Column(partial(_numbers, kind=_INT64))
-    """From when on no group gets each message, 0 = never; None = none of them expires."""
+    """The time from which no group gets each message, 0 = never; None = none of them expires."""
     priority = _Column(partial(_numbers, kind=_INT32))
     """Each message's priority."""
     body_encoding = _Column(partial(_numbers, kind=_INT8))
@@ -222,7 +222,7 @@ class OpenedBatch:
     message_group = _Column(_dictionary)
     """Each message's group."""
     born_host = _Column(_dictionary)
-    """Who made each message."""
+    """The producer's host of each message."""
     keys = _Column(_list)
     """Each message's keys."""
     properties = _Column(_map)

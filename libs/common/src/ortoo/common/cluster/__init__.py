@@ -1,4 +1,4 @@
-"""How processes find one another: settings and addresses in; lists of name servers and a lease at each of them out.
+"""Discovery of the cluster's processes: their settings and addresses, the name servers, and a lease at each of these.
 
-The services use it, and telemetry; it knows no gRPC.
+The services and telemetry use it; it does not depend on gRPC.
 """

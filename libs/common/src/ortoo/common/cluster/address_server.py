@@ -1,7 +1,7 @@
-"""Where the name servers are: said in the settings, or served as a list over HTTP by an address server.
+"""The addresses of the name servers: given in the settings, or as a list that an address server serves over HTTP.
 
-An address server answers a GET with `host:port;host:port`. Whoever runs it may change the list at any time; every
-process follows within a minute, without a restart.
+An address server answers a GET with `host:port;host:port`. Its operator may change the list at any time. Every process
+uses the new list within a minute, without a restart.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ def check_name_servers(text: str) -> None:
 
 
 async def found_name_servers(text: str, *, background: Background, clock: Clock) -> NameServers:
-    """The name servers of a setting. A list from an address server is waited for, then followed by `background`."""
+    """The name servers of a setting. It waits for the list of an address server; `background` then refreshes it."""
     if not is_url(text):
         return NameServers(text)
     servers: NameServers | None = None
@@ -58,7 +58,7 @@ async def found_name_servers(text: str, *, background: Background, clock: Clock)
 
 
 def listed_again(servers: NameServers, text: str) -> None:
-    """Use the list of a setting that was read again; that of an address server is followed anyway. Errors: Invalid."""
+    """Use the new list of a setting. The list of an address server is refreshed anyway. Errors: Invalid."""
     if not is_url(text):
         servers.replace(text)
 
@@ -75,5 +75,5 @@ async def _fetch(url: str) -> str:
     except (OSError, ValueError) as error:
         raise Unavailable(f"the address server {url} does not answer: {error}") from error
     except Invalid as error:
-        raise Unavailable(f"the address server {url} answers no list of name servers: {error.message}") from error
+        raise Unavailable(f"the address server {url} answered without name servers: {error.message}") from error
     return text

@@ -1,4 +1,4 @@
-"""What is written host:port."""
+"""Addresses of the form host:port."""
 
 from ipaddress import ip_address
 
@@ -6,19 +6,19 @@ from ortoo.common.errors import Invalid
 
 
 def is_address(text: str, *, port_min: int = 1) -> bool:
-    """Whether `text` is host:port with a port that exists."""
+    """Whether `text` is host:port with a valid port number."""
     host, colon, port = text.rpartition(":")
     return bool(host and colon and port.isascii() and port.isdecimal() and port_min <= int(port) < 65536)
 
 
 def check_address(text: str, field: str) -> None:
-    """Raise Invalid unless `text` is host:port; port 0 stands for any free one."""
+    """Raise Invalid unless `text` is host:port; port 0 means any free port."""
     if not is_address(text, port_min=0):
         raise Invalid(f"{text!r}; expected host:port", field=field)
 
 
 def is_loopback(text: str) -> bool:
-    """Whether what listens on host:port is reached from its own machine alone."""
+    """Whether a listener on host:port is reachable from its own machine only."""
     host = text.rpartition(":")[0].strip("[]")
     try:
         return ip_address(host).is_loopback
@@ -36,11 +36,11 @@ def check_receiver(text: str, field: str) -> None:
 def check_advertised(
     text: str, listen_address: str = "", *, who: str = "others", field: str = "advertised_address"
 ) -> None:
-    """Raise Invalid unless `who` can reach the process: by its `advertised_address`, else by its listen address."""
+    """Raise Invalid unless `who` can reach the process by its `advertised_address`, or else its listen address."""
     if text:
         check_address(text, field)
         if text.endswith(":0"):
-            raise Invalid("port 0 cannot be reached; give the real one", field=field)
+            raise Invalid("port 0 cannot be reached; give the real port", field=field)
     elif listen_address.startswith(("0.0.0.0:", "[::]:")):
         raise Invalid(
             f"listening on {listen_address}, but {who} need an address to reach this process; give host:port",
@@ -49,7 +49,7 @@ def check_advertised(
 
 
 def reached_at(bound_address: str, advertised_address: str) -> str:
-    """The address to tell others: the advertised host with the bound port."""
+    """The address to advertise: the advertised host with the bound port."""
     if not bound_address or not is_address(advertised_address):
         return bound_address
     return f"{advertised_address.rpartition(':')[0]}:{bound_address.rpartition(':')[2]}"

@@ -1,6 +1,6 @@
-"""Keeps a process's lease at every name server: each of them has its own memory of who is there.
+"""Keeps a process's lease at every name server, because each name server holds its own list of processes.
 
-So a name server that comes back knows everybody within a heartbeat, and one that is away is missed by nobody.
+A name server that returns therefore knows all processes within a heartbeat, and one that is down affects no process.
 """
 
 import asyncio
@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 
 from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.cluster.refused import OTHER_STORE_FIELDS
 from ortoo.common.errors import Conflict, Fenced, OrtooError
 from ortoo.common.errors.findings import Finding
 from ortoo.common.logs import log_events
@@ -21,7 +22,7 @@ _log = get_logger("registration")
 
 
 class Announcing:
-    """One process's leases. `announce` gets a name server's address and returns the lease in seconds."""
+    """One process's leases. `announce` takes a name server's address and returns the lease in seconds."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class Announcing:
         clock: Clock,
         randomness: Randomness,
     ) -> None:
-        """Announce at least every `interval_s`, and oftener where the lease is short; `leave` gives a lease back."""
+        """Announce at least every `interval_s`, and more often where the lease is short; `leave` releases a lease."""
         self._name_servers = name_servers
         self._announce = announce
         self._leave = leave
@@ -43,22 +44,36 @@ class Announcing:
         self._due: dict[str, asyncio.Event] = {}
         self._registered: dict[str, None] = {}
         self._failures: dict[str, OrtooError] = {}
-        """By name server: why it did not give a lease when it was asked last."""
+        """By name server: why the last request for a lease failed."""
         self._was_known = False
         self.answered: Callable[[], object] = lambda: None
-        """Called whenever a name server has given a lease or has not."""
+        """Called after each request for a lease, granted or not."""
 
     @property
     def is_known(self) -> bool:
-        """Whether others are told of this process, or hold copies that tell of it.
+        """Whether other processes can still learn of this process, from a name server or from copies of its answers.
 
-        That all name servers are away makes nobody unknown; one that refuses a process knows another one by its name.
+        An outage of all name servers does not change that. A refusal means that another process has this name.
         """
         is_refused = any(isinstance(error, Conflict | Fenced) for error in self._failures.values())
         return bool(self._registered) or (self._was_known and not is_refused)
 
+    @property
+    def other_store(self) -> str:
+        """Why a name server refuses the store of this enode, which is known by another one; empty when none does.
+
+        A refusal that ends with the lease of the enode's former process is none of these.
+        """
+        errors = (one for one in self._failures.values() if isinstance(one, Conflict))
+        return next((one.message for one in errors if one.field in OTHER_STORE_FIELDS), "")
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether a name server has given a lease when it was asked last."""
+        return bool(self._registered)
+
     async def begin(self) -> None:
-        """Announce to one name server, as long as it takes. Errors: those that will not go away by waiting."""
+        """Announce to one name server, and retry until one answers. Errors: those that a retry cannot resolve."""
         attempt, backoff = 0, Backoff(first_s=0.1, max_s=1.0)
         while True:
             address = self._name_servers.current
@@ -74,12 +89,12 @@ class Announcing:
             attempt += 1
 
     def hurry(self) -> None:
-        """Announce now: a name server has just come back, perhaps without its memory of us."""
+        """Announce now, because a name server has just returned and may have lost its leases."""
         for due in self._due.values():
             due.set()
 
     async def run(self) -> None:
-        """Keep all leases for ever. While no name server answers, the process goes on serving; a defect ends it."""
+        """Keep all leases until cancelled. The process keeps serving while no name server answers; a defect ends it."""
         tasks: dict[str, asyncio.Task[object]] = {}
         async with Background("registration") as background:
             while True:
@@ -95,7 +110,7 @@ class Announcing:
                 await changed.wait()
 
     async def leave(self) -> None:
-        """Give all leases back; a name server that is away is passed over."""
+        """Release all leases; a name server that does not answer is skipped."""
 
         async def one(address: str) -> None:
             with contextlib.suppress(OrtooError):
@@ -104,21 +119,21 @@ class Announcing:
         await asyncio.gather(*map(one, self._registered))
 
     def findings(self) -> Iterator[Finding]:
-        """Which name servers do not know this process, and why."""
+        """The name servers that do not know this process, and why."""
         for address, error in sorted(self._failures.items()):
             if isinstance(error, Conflict | Fenced):
                 yield Finding(
-                    "refused double",
+                    "registration rejected",
                     f"the name server {address} refuses this process: {error.message}",
-                    "it gets no lease: nobody is sent here, and of two with one name one cannot serve",
-                    "stop one of them, or give this one another name (-p shows the settings)",
+                    "it gets no lease and no clients; of two processes with one name, one cannot serve",
+                    "stop one of the two, or give this one another name (-p shows the settings)",
                 )
             else:
                 yield Finding(
-                    "name server away",
-                    f"the name server {address} gives no lease: {error.message}",
-                    "when the last one is away, nobody hears of changes of topics, groups and processes",
-                    "start it, or look at its log and its database; or take it out of namesrv_address",
+                    "name server unavailable",
+                    f"the name server {address} granted no lease: {error.message}",
+                    "when no name server is left, processes do not learn of changes of topics, groups and processes",
+                    "start it, or check its log and its database; or remove it from namesrv_address",
                 )
 
     async def _keep(self, address: str, due: asyncio.Event) -> None:

@@ -1,7 +1,7 @@
-"""The settings of a running process: what is in force and where it comes from, what changes, and what was changed.
+"""The settings of a running process: their values, their origins, and changes without a restart.
 
-What an operator sets counts until the next start; so does it over a SIGHUP, unless the file or the environment says
-something new about the same setting. The file stays the truth about the next start, and a finding names the difference.
+A value that an operator sets is in force until the next start. It survives a SIGHUP, unless the file or the environment
+has a new value of the same setting. The next start takes the file's value, and a finding reports the difference.
 """
 
 from collections import deque
@@ -19,31 +19,31 @@ from ortoo.common.process.settings import Loaded, Setting, SettingChange, change
 
 HISTORY_MAX = 200
 OPERATOR = "operator"
-"""The origin of what an operator has set in the running process."""
+"""The origin of values that an operator has set in the running process."""
 S = TypeVar("S", bound=ServiceSettings)
 _log = get_logger("settings")
 
 
 class LiveSettings(Generic[S]):
-    """The settings of one process, which `appliers` bring into force."""
+    """The settings of one process; `appliers` apply their changes."""
 
     def __init__(
         self, loaded: Loaded[S], load: Callable[[], Loaded[S]] | None = None, *, clock: Clock | None = None
     ) -> None:
-        """Begin with what was `loaded`; `load` reads it again."""
+        """Begin with the `loaded` settings; `load` reads them again."""
         self.settings = loaded.settings
-        """What is in force."""
+        """The settings in force."""
         self.appliers: list[Callable[[S], object]] = []
-        """Each is told of changed settings; one that refuses them raises Invalid, and comes before the others."""
+        """Called with changed settings, in order. Appliers that may refuse them with Invalid come before the others."""
         self.history: deque[SettingChange] = deque(maxlen=HISTORY_MAX)
         self._loaded = loaded
         self._load = load or (lambda: loaded)
         self._chosen: dict[str, str] = {}
-        """What operators have set, as text."""
+        """The values that operators have set, as text."""
         self._clock = clock or SystemClock()
 
     def all(self) -> list[Setting]:
-        """Each setting that can be given."""
+        """All settings that can be given."""
         found, next_start = flat(self.settings), flat(self._loaded.settings)
         return [
             Setting(
@@ -60,21 +60,21 @@ class LiveSettings(Generic[S]):
     def update(
         self, values: Mapping[str, str], reset: Sequence[str] = (), *, by: str = "", check_only: bool = False
     ) -> list[SettingChange]:
-        """Set what an operator wants until the next start, and go back to file and environment with `reset`.
+        """Set values until the next start; the settings in `reset` go back to the file and the environment.
 
-        Returns what has changed, or would. Errors: Invalid, naming the setting, and nothing has changed.
+        Returns the changes, also with `check_only`. Errors: Invalid, naming the setting, and no setting changes.
         """
         for name in (*values, *reset):
             if name not in flat(self.settings):
-                changed(self.settings, {name: ""}, environ_prefix=self.settings.ENVIRON_PREFIX)  # which says so
+                changed(self.settings, {name: ""}, environ_prefix=self.settings.ENVIRON_PREFIX)  # Invalid if unknown
             if name not in self.settings.LIVE:
                 raise Invalid(
-                    f"does not change in a running process; set it where the process is started, and restart. What "
-                    f"changes: {', '.join(self.settings.LIVE)}",
+                    "cannot be changed in a running process; change it in the file or environment and restart. These "
+                    f"can be changed: {', '.join(self.settings.LIVE)}",
                     field=name,
                 )
             if name in values and name in reset:
-                raise Invalid("is to be set and to be reset; give one of the two", field=name)
+                raise Invalid("both set and reset; give one of the two", field=name)
         chosen = {name: text for name, text in (self._chosen | dict(values)).items() if name not in reset}
         changes = self._take(self._loaded, chosen, by, check_only=check_only)
         if changes and not check_only:
@@ -82,7 +82,7 @@ class LiveSettings(Generic[S]):
         return changes
 
     def reread(self) -> None:
-        """Read the settings again: apply what may change at once, say what may not. Wrong settings change nothing."""
+        """Read the settings again, apply the live ones and log the others. Invalid settings change nothing."""
         try:
             loaded = self._load()
             before, found = flat(self._loaded.settings), flat(loaded.settings)
@@ -95,13 +95,13 @@ class LiveSettings(Generic[S]):
         _log.emit(log_events.SETTINGS_RELOADED, at_next_start=waiting, **_told(changes))
 
     def findings(self) -> Iterator[Finding]:
-        """What operators have set, where the next start takes something else."""
+        """The settings whose values an operator has set and the next start will replace."""
         if kept := [one for one in self.all() if one.origin == OPERATOR and one.at_next_start is not None]:
             yield Finding(
-                "settings not kept",
-                "; ".join(f"{one.name} was set to {one.value or 'nothing'} while it ran" for one in kept),
-                f"the next start takes {', '.join(f'{one.name} = {one.at_next_start}' for one in kept)}",
-                "write it into the settings file, the environment or the chart's values; or go back to those: `ortoo "
+                "unsaved settings",
+                "; ".join(f"{one.name} was set to {one.value or 'nothing'} in the running process" for one in kept),
+                f"the next start uses {', '.join(f'{one.name} = {one.at_next_start}' for one in kept)}",
+                "set it in the settings file, the environment or the chart's values, or reset it: `ortoo "
                 f"settings set ROLE {' '.join(f'--reset {one.name}' for one in kept)}`",
                 serious=False,
             )
@@ -109,7 +109,7 @@ class LiveSettings(Generic[S]):
     def _take(
         self, loaded: Loaded[S], chosen: dict[str, str], by: str = "", *, check_only: bool = False
     ) -> list[SettingChange]:
-        """Bring live settings into force: those of `loaded`, unless they are `chosen`. Errors: Invalid."""
+        """Apply the live settings of `loaded`, overridden by `chosen`. Errors: Invalid."""
         wanted = changed(loaded.settings, chosen)
         check_ranges(wanted)
         wanted.check()
@@ -140,7 +140,7 @@ class LiveSettings(Generic[S]):
 
 
 def _told(changes: Sequence[SettingChange]) -> dict[str, Any]:
-    """What a line of the log says of changes."""
+    """The changes as fields of a log line."""
     return {
         "changed": [one.name for one in changes],
         "was": {one.name: one.was for one in changes},

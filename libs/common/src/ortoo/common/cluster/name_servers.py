@@ -1,4 +1,4 @@
-"""The name servers that a process may use, and which of them it uses now."""
+"""The name servers that a process may use, and the one that it uses now."""
 
 import asyncio
 
@@ -7,27 +7,27 @@ from ortoo.common.errors import Invalid
 
 
 class NameServers:
-    """Equal name servers over one database; a failed one is passed over."""
+    """Equal name servers over one database; a failed one is skipped."""
 
     def __init__(self, addresses: str) -> None:
         """Take `host:port`, several separated by `;`. Errors: Invalid."""
         self.addresses = addresses_of(addresses)
         """All of them."""
         self.current = self.addresses[0]
-        """The one to ask."""
+        """The name server in use."""
         self.changed = asyncio.Event()
-        """Set when the list differs from what it is now; a new event then stands for the next change."""
+        """Set when the list changes; a new event then stands for the next change."""
 
     def next_after(self, failed: str) -> None:
-        """Ask another one from now on, if there is one and nobody has changed it already."""
+        """Use another one from now on, if there is one and no other task has already switched."""
         if failed == self.current:
             place = self.addresses.index(failed) if failed in self.addresses else -1
             self.current = self.addresses[(place + 1) % len(self.addresses)]
 
     def replace(self, addresses: str) -> bool:
-        """Use another list from now on; whether it differs. One that is asked now and stays in the list goes on.
+        """Use another list from now on; whether it differs. The name server in use stays if it is in the list.
 
-        Errors: Invalid; the old list stays then.
+        Errors: Invalid, and the list stays unchanged.
         """
         found = addresses_of(addresses)
         changed = found != self.addresses

@@ -1,4 +1,4 @@
-"""Which names topics, groups and processes may have.
+"""The valid names of topics, groups and processes.
 
 The pattern and the lengths are RocketMQ's (`%` and `|` included), because its clients check the same ones.
 """
@@ -16,17 +16,17 @@ _PROCESS_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.@-]*\Z")
 
 
 def check_topic_name(name: str, field: str = "topic") -> None:
-    """Raise Invalid unless `name` can be a topic's."""
+    """Raise Invalid unless `name` is valid for a topic."""
     _check(name, field, "topic", _NAME, "letters, digits and _ - % |", TOPIC_NAME_LENGTH_MAX)
 
 
 def check_group_name(name: str, field: str = "group") -> None:
-    """Raise Invalid unless `name` can be a consumer group's."""
+    """Raise Invalid unless `name` is valid for a consumer group."""
     _check(name, field, "group", _NAME, "letters, digits and _ - % |", GROUP_NAME_LENGTH_MAX)
 
 
 def check_process_name(name: str, field: str = "name") -> None:
-    """Raise Invalid unless `name` can be an enode's or a snode's. `@` is allowed: rooms are written room@name."""
+    """Raise Invalid unless `name` is valid for an enode or a snode. `@` separates an availability zone: zone@name."""
     _check(name, field, "process", _PROCESS_NAME, "letters, digits and _ - . @", PROCESS_NAME_LENGTH_MAX)
 
 

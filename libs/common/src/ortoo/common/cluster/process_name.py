@@ -1,4 +1,4 @@
-"""Which process this is, in names that people read: its machine and its number."""
+"""A readable name of this process: its machine and its process id."""
 
 import contextlib
 import os
@@ -10,13 +10,13 @@ _given: ContextVar[str] = ContextVar("process_name", default="")
 
 
 def process_name() -> str:
-    """The machine's name and the process's number, `db7-4711`; of a simulated process, the name it was given."""
+    """The machine's name and the process id, such as `db7-4711`; for a simulated process, the name it was given."""
     return _given.get() or f"{socket.gethostname()}-{os.getpid()}"
 
 
 @contextlib.contextmanager
 def named_process(name: str) -> Iterator[None]:
-    """Let this task in the block, and those that it begins there, be a process of this name."""
+    """Inside the block, give this name to the process of this task and of the tasks that it starts."""
     token = _given.set(name)
     try:
         yield

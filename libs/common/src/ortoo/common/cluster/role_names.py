@@ -20,7 +20,7 @@ _DNS = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_
 _SPIFFE = re.compile(r"spiffe://[a-z0-9._-]+(/([A-Za-z0-9._-]+|\*))+\Z")
 SPIFFE = "spiffe://"
 DNS, URI = "peer_dns", "peer_uri"
-"""What gRPC calls the alternative names of these kinds."""
+"""gRPC's names for these kinds of alternative names."""
 
 
 class Role(enum.StrEnum):
@@ -38,7 +38,7 @@ class RoleNames:
 
     enode: str = ""
     """The names of enodes, separated by `;`. A name is a DNS name or a SPIFFE URI among the certificate's alternative
-    names, the common name does not count. `*` matches the whole first label of a DNS name, or a whole segment of a
+    names. The common name does not count. `*` matches the whole first label of a DNS name, or a whole segment of a
     URI's path. Empty = enode, and enode.NAME where NAME is tls_cluster_name."""
     snode: str = ""
     """The names of snodes, in the same form. Empty = snode, and snode.NAME."""
@@ -80,7 +80,7 @@ class Presented:
 
     @classmethod
     def of(cls, auth_context: Mapping[str, Iterable[bytes]]) -> Self:
-        """The names as gRPC tells them of a connection.
+        """The names that gRPC reports for a connection.
 
         gRPC also lists all alternative names without their kind. A mail address in that list could pose as a DNS name,
         so that the list is not used.
@@ -122,7 +122,7 @@ class CertificateRoles:
         return self._known(tuple(auth_context.get(DNS, ())), tuple(auth_context.get(URI, ())))
 
     def of(self, presented: Presented) -> frozenset[Role]:
-        """The roles of a caller; none for a stranger. One name may stand for several roles."""
+        """The roles of a caller; empty for an unknown caller. One name may stand for several roles."""
         return frozenset(role for role, names in self._names.items() if any(_has(presented, name) for name in names))
 
 

@@ -1,4 +1,4 @@
-"""News of the directory, joined: what is too large for one message comes in several."""
+"""Joins changes of the directory that are too large for one message and arrive in several."""
 
 from collections.abc import AsyncIterable, AsyncIterator
 
@@ -6,7 +6,7 @@ from ortoo.v1.namesrv_pb2 import WatchRoutesResponse
 
 
 async def whole_news(parts: AsyncIterable[WatchRoutesResponse]) -> AsyncIterator[WatchRoutesResponse]:
-    """What a watch says, each thing as one message, however large. What breaks off in the middle was not said."""
+    """The changes that a watch reports, one message each, of any size. An incomplete change is dropped."""
     begun: WatchRoutesResponse | None = None
     async for part in parts:
         if begun is not None:

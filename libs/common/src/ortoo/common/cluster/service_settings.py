@@ -17,59 +17,59 @@ TLS_CLUSTER = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certific
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """What may be chosen about any process; a role says its own defaults of the first two."""
+    """The settings of every process. A role has its own defaults for the first two."""
 
     ENVIRON_PREFIX: ClassVar[str]
-    """What its variables of the environment begin with, such as ORTOO_ENODE_."""
+    """Prefix of its environment variables, such as ORTOO_ENODE_."""
     LIVE: ClassVar[tuple[str, ...]] = ("log_level",)
-    """What changes in a running process."""
+    """The settings that can change in a running process."""
     HIDDEN: ClassVar[Mapping[str, str]] = {}
-    """Settings that nobody gives, and those that they are taken from."""
+    """Settings that cannot be given, and the settings from which they are taken."""
 
     name: str = ""
     """Its name in the cluster."""
     listen_address: str = ""
     """host:port to serve on; port 0 takes any free one."""
     cluster_token_file: str = ""
-    """A file with a token that all processes of the cluster have: enodes and name servers then answer nobody else.
-    Empty = they answer whoever reaches their ports."""
+    """A file with a token that all processes of the cluster share. Enodes and name servers then refuse other callers.
+    Empty = they answer every caller that reaches their ports."""
     tls_cluster_listen_address: str = ""
-    """host:port where the other processes of the cluster are answered by mutual TLS, and nobody else. Enodes and name
-    servers then tell only their health on listen_address. Empty = processes call each other in the clear."""
+    """host:port for calls of the other processes of the cluster, by mutual TLS. Enodes and name servers then answer
+    only health checks on listen_address. Empty = processes call each other in plaintext."""
     tls_cluster_certificate_file: str = ""
-    """What this process shows to the others when it calls them and when they call it, PEM; read again when it
-    changes, as the next two are."""
+    """The certificate of this process as caller and as server, PEM. It is read again when it changes, as are the next
+    two."""
     tls_cluster_key_file: str = ""
-    """The private key of that, PEM."""
+    """The private key of that certificate, PEM."""
     tls_cluster_ca_file: str = ""
     """The roots of the certificates of all processes of the cluster, PEM."""
     tls_cluster_name: str = ""
-    """What the certificates of all processes are for, such as ortoo.cluster. Empty = each is for the host by which
-    others call it."""
+    """The name that the certificates of all processes share, such as ortoo.cluster. Empty = each certificate is for the
+    host name of its process."""
     drain_delay_s: Annotated[float, Range(0, 600)] = 0.0
-    """How long everything is served after readiness went red at a stop, so that load balancers hear of it."""
+    """Time for which a stopping process still serves everything after it is no longer ready, so that load balancers
+    notice."""
     stop_grace_s: Annotated[float, Range(0, 600)] = 5.0
-    """How long running calls may go on after a stop was asked for."""
+    """Time in which running calls may end after a stop was requested."""
     memory_budget_bytes: Annotated[int, Range(0, 1 << 44)] = 0
-    """How much the process may hold for all who call it: what they have not read, and what they sent that is on its
-    way. Beyond it those who do not read are ended and others told to slow down. 0 = half of what the container or the
-    machine has, less what is set aside for caches."""
+    """Memory for the calls of all clients: unread answers, and requests in progress. Above it the calls of slow readers
+    are ended and other clients are throttled. The default 0 means half of the memory of the container or the machine,
+    less the memory reserved for caches."""
     connections_max: Annotated[int, Range(0, 1 << 20)] = 0
-    """How many connections each port takes; further ones are closed at once. 0 = one for each 64 KiB that
-    memory_budget_bytes allows. A port never takes more than its part of the process's file descriptors."""
+    """Maximum number of connections of each port. Further ones are closed at once. 0 = one for each 64 KiB of
+    memory_budget_bytes. A port never takes more than its part of the process's file descriptors."""
     connections_per_address_max: Annotated[int, Range(0, 1 << 20)] = 0
-    """How many connections to a port may come from one address. Beyond it the process ends those whose peers have been
-    silent longest. 0 = half of connections_max. Raise it where all clients come through one proxy or address
-    translation."""
+    """Maximum number of connections to a port from one address. Above it the process closes those that have been silent
+    longest. 0 = half of connections_max. Raise it where all clients come through one proxy or address translation."""
     one_core_if_enough: bool = True
-    """Whether the process keeps all its threads on one core while one is enough (CPU affinity, pinning): calls then
-    cost less and come back sooner. It chooses an idle one, and uses all that it may as soon as it needs more."""
+    """Whether the process pins all its threads to one idle core while one is enough (CPU affinity). Calls then cost
+    less and return sooner. It uses all allowed cores again as soon as it needs more."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
     metrics_endpoint: str = ""
-    """http://host:port of an OTLP/gRPC receiver that metrics are sent to. Empty = none."""
+    """http://host:port of an OTLP/gRPC receiver of metrics. Empty = none."""
     metrics_interval_s: Annotated[float, Range(0.05, 3_600)] = 60.0
-    """How often they are sent there."""
+    """Interval between metric exports to that receiver."""
     log_level: str = "info"
     """debug, info, warning or error."""
 
@@ -88,14 +88,14 @@ class ServiceSettings:
     ) -> Loaded[Self]:
         """Read and check the settings. Errors: Invalid, naming the setting."""
         found = load(cls, environ_prefix=cls.ENVIRON_PREFIX, environ=environ, file=file, overrides=overrides)
-        check_ranges(found.settings)  # also of what counts for nothing in this role
+        check_ranges(found.settings)  # also the ranges of settings without effect in this role
         completed = cls.completed(found)
         completed.settings.check()
         return completed
 
     @classmethod
     def completed(cls, loaded: Loaded[Self]) -> Loaded[Self]:
-        """The settings with what follows from them. Errors: Invalid."""
+        """The settings, completed by the values that follow from them. Errors: Invalid."""
         return loaded
 
     def check(self) -> None:
@@ -118,10 +118,10 @@ class ServiceSettings:
 
 @dataclass(frozen=True)
 class InnerSettings(ServiceSettings):
-    """What may be chosen about a process that other processes of the cluster call: a name server or an enode."""
+    """The settings of a process that other processes of the cluster call: a name server or an enode."""
 
     role_names: RoleNames = RoleNames()
-    """The names in certificates that stand for each role, where callers come by mutual TLS."""
+    """The certificate names of each role, for callers that use mutual TLS."""
 
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""

@@ -1,19 +1,19 @@
-"""Errors: the public kinds, named by what the caller does next, and their place in gRPC's status and back.
+"""The public kinds of errors, named by the caller's next step. `status` translates them to gRPC's status and back.
 
-OrtooError
-├── Invalid         fix the request
-├── NotFound        create it, or fix the name
-├── AlreadyExists   it is there already, otherwise than asked for
-├── Conflict        change the state first
-├── Fenced          somebody newer holds the right: register again
-├── Overloaded      slow down, retry after the delay given
-├── Unavailable     retry; the outcome may be unknown
-│   └── Moved       nothing was stored: ask the enode's new leader
-├── OutOfRange      ask for the valid range
-├── DataLoss        repair the bytes, or skip them
-├── Forbidden       get the right first
-├── Unsupported     upgrade this process
-└── Internal        a defect: report it
+* OrtooError: the base class of all
+* Invalid: fix the request
+* NotFound: create it, or fix the name
+* AlreadyExists: it exists with other properties than requested
+* Conflict: change the state first
+* Fenced: register again, because a newer process holds the right
+* Overloaded: slow down, retry after the given delay
+* Unavailable: retry, although the outcome may be unknown
+* Moved, a subclass of Unavailable: nothing was stored, ask the enode's new leader
+* OutOfRange: request the valid range
+* DataLoss: repair the bytes, or skip them
+* Forbidden: get the right first
+* Unsupported: upgrade this process
+* Internal: a defect, report it
 
 A new kind needs an ADR. The first line of a class's docstring is its default message.
 """
@@ -21,8 +21,8 @@ A new kind needs an ADR. The first line of a class's docstring is its default me
 from typing import ClassVar, Final
 
 NOT_TAKEN_FIELD: Final = "queue.enode"
-"""The field of an Unavailable or Overloaded which says that the enode was away, about to stop or takes no messages at
-all, so that nothing was stored for certain: the same may be sent elsewhere."""
+"""The field of an Unavailable or Overloaded after which certainly nothing was stored, so that the messages may be sent
+elsewhere. The enode was down, was stopping, or accepts no messages."""
 
 
 class OrtooError(Exception):
@@ -31,7 +31,7 @@ class OrtooError(Exception):
     retriable: ClassVar[bool] = False
 
     def __init__(self, message: str = "", *, field: str = "", retry_after_ms: int = 0) -> None:
-        """Say what happened, what was expected and what to do; name the request's `field` if one is wrong."""
+        """The message says what happened, what was expected and what to do; `field` is the wrong one of the request."""
         self.message = message or (type(self).__doc__ or "").splitlines()[0]
         self.field = field
         self.retry_after_ms = retry_after_ms
@@ -43,11 +43,11 @@ class Invalid(OrtooError):
 
 
 class NotFound(OrtooError):
-    """What the request names does not exist."""
+    """The requested object does not exist."""
 
 
 class AlreadyExists(OrtooError):
-    """It exists already, otherwise than asked for."""
+    """It exists already, with other properties than requested."""
 
 
 class Conflict(OrtooError):
@@ -55,7 +55,7 @@ class Conflict(OrtooError):
 
 
 class Fenced(OrtooError):
-    """Somebody newer holds this right."""
+    """A newer holder has this right."""
 
 
 class Overloaded(OrtooError):
@@ -65,13 +65,13 @@ class Overloaded(OrtooError):
 
 
 class Unavailable(OrtooError):
-    """A needed part is away or was too slow; retry."""
+    """A required process is unavailable or too slow; retry."""
 
     retriable = True
 
 
 class Moved(Unavailable):
-    """Another member of the enode leads, and nothing of the request was stored."""
+    """Another replica of the enode is the leader, and nothing of the request was stored."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Moved(Unavailable):
         field: str = NOT_TAKEN_FIELD,
         retry_after_ms: int = 0,
     ) -> None:
-        """Carry host:port of the leader, empty when not known yet, and the highest `epoch` that was heard of."""
+        """Carry host:port of the leader, empty when not known yet, and the highest known `epoch`."""
         super().__init__(message, field=field, retry_after_ms=retry_after_ms)
         self.leader_address = leader_address
         self.epoch = epoch
@@ -106,7 +106,7 @@ class DataLoss(OrtooError):
     def __init__(
         self, message: str = "", *, begin_offset: int = 0, end_offset: int = 0, field: str = "", retry_after_ms: int = 0
     ) -> None:
-        """Carry the damaged offsets: from `begin_offset` to `end_offset`, where reading can go on; 0 = not known."""
+        """Carry the damaged offsets: `begin_offset`, and `end_offset` where reading can continue. 0 = not known."""
         super().__init__(message, field=field, retry_after_ms=retry_after_ms)
         self.begin_offset = begin_offset
         self.end_offset = end_offset
@@ -117,7 +117,7 @@ class Forbidden(OrtooError):
 
 
 class Unsupported(OrtooError):
-    """These bytes are of a newer version than this process knows."""
+    """These bytes have a newer version than this process supports."""
 
 
 class Internal(OrtooError):

@@ -1,4 +1,4 @@
-"""What a process knows to be wrong with itself: a name, what was seen, what follows, what to do."""
+"""Problems that a process reports of itself: a name, the observation, the impact and the remedy."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -8,16 +8,16 @@ from importlib import metadata
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong; operators' tools and documents know it by its name."""
+    """One problem; operators' tools and documents refer to it by its name."""
 
     name: str
     seen: str
     consequence: str
     cure: str
     serious: bool = True
-    """Whether something does not work because of it; otherwise it soon may not, or somebody should look."""
+    """Whether something does not work because of it. Otherwise it may soon fail, or an operator should check it."""
     process: str = ""
-    """Who says so, such as `enode enode-0`."""
+    """The process that reports it, such as `enode enode-0`."""
 
 
 Source = Callable[[], Iterable[Finding]]
@@ -25,7 +25,7 @@ Source = Callable[[], Iterable[Finding]]
 
 @dataclass(slots=True)
 class Findings:
-    """All that one process can say; parts of it add what they know."""
+    """All findings of one process; its components add their own."""
 
     role: str
     """`name server`, `enode` or `snode`."""
@@ -34,11 +34,11 @@ class Findings:
 
     @property
     def process(self) -> str:
-        """Who says it."""
+        """The process that reports the findings."""
         return f"{self.role} {self.name}"
 
     def all(self) -> Sequence[Finding]:
-        """What is wrong now."""
+        """The current findings."""
         return [finding for source in self.sources for finding in source()]
 
 

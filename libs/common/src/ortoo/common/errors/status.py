@@ -1,4 +1,4 @@
-"""One table between error kinds, gRPC status and the proto Failure, both ways."""
+"""One table that translates between error kinds, gRPC status and the proto Failure."""
 
 import asyncio
 import contextlib
@@ -13,8 +13,8 @@ from ortoo.v1 import failure_pb2
 
 FAILURE_METADATA_KEY = "ortoo-failure-bin"
 TOLD_LENGTH_MAX, FIELD_LENGTH_MAX = 1_500, 255
-"""How much of an error's message and field a caller is told. They may repeat a text of any length from the request, and
-a client whose library takes 8 KiB of headers would learn nothing at all."""
+"""Maximum lengths of an error's message and field in an answer. They may repeat a long text of the request. A client
+whose library accepts 8 KiB of headers would otherwise get no error text."""
 
 TABLE: tuple[tuple[type[errors.OrtooError], grpc.StatusCode, "failure_pb2.FailureKind.ValueType"], ...] = (
     (errors.Invalid, grpc.StatusCode.INVALID_ARGUMENT, failure_pb2.FAILURE_KIND_INVALID),
@@ -33,13 +33,13 @@ TABLE: tuple[tuple[type[errors.OrtooError], grpc.StatusCode, "failure_pb2.Failur
 
 _NAMES = {cls: failure_pb2.FailureKind.Name(kind).removeprefix("FAILURE_KIND_") for cls, _, kind in TABLE}
 FAILURES_TOLD: dict[str, int] = dict.fromkeys(_NAMES.values(), 0)
-"""Kind to how many failures of it this process has told its callers: as a call's status or within a stream."""
+"""Kind to the number of its failures in this process's answers: as a call's status or within a stream."""
 
 _STATUS_BY_CLASS = {cls: status for cls, status, _ in TABLE}
 _KIND_BY_CLASS = {cls: kind for cls, _, kind in TABLE}
 _CLASS_BY_KIND = {kind: cls for cls, _, kind in TABLE}
-# Statuses without a Failure were made by the transport: our servers always send one. That is why a bare INTERNAL is a
-# broken connection ("Internal error from Core") and not a server's defect.
+# Our servers always send a Failure, so that a status without one comes from the transport. A bare INTERNAL is therefore
+# a broken connection ("Internal error from Core") and not a server's defect.
 _CLASS_BY_BARE_STATUS = {status: cls for cls, status, _ in TABLE} | {
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.Unavailable,
     grpc.StatusCode.CANCELLED: errors.Unavailable,
@@ -55,22 +55,25 @@ def status_of(error: errors.OrtooError) -> grpc.StatusCode:
 
 
 def kind_of(error: errors.OrtooError) -> type[errors.OrtooError]:
-    """The public kind that `error` travels as: of a narrower one, such as Moved, the kind that it is one of."""
+    """The public kind as which `error` is sent: for a narrower one, such as Moved, its base kind.
+
+    Clients that do not know the narrower kind then still handle it correctly.
+    """
     return next(kind for kind in type(error).__mro__ if kind in _STATUS_BY_CLASS)
 
 
 def count_told(error: errors.OrtooError) -> None:
-    """Count a failure that a caller is told of in other words than `failure_of`."""
+    """Count a failure that an answer contains in another form than that of `failure_of`."""
     FAILURES_TOLD[_NAMES[kind_of(error)]] += 1
 
 
 def told(text: str, length_max: int = TOLD_LENGTH_MAX) -> str:
-    """As much of a text as a caller is told."""
+    """A text, cut to its maximum length in an answer."""
     return text if len(text) <= length_max else f"{text[:length_max]}..."
 
 
 def failure_of(error: errors.OrtooError) -> failure_pb2.Failure:
-    """`error` as it travels; it counts as told."""
+    """`error` as a message; it is counted as sent."""
     count_told(error)
     failure = failure_pb2.Failure(
         kind=_KIND_BY_CLASS[kind_of(error)],
@@ -87,7 +90,7 @@ def failure_of(error: errors.OrtooError) -> failure_pb2.Failure:
 
 
 def error_of(failure: failure_pb2.Failure) -> errors.OrtooError:
-    """The error that travelled as `failure`; a kind this process does not know becomes Internal."""
+    """The error of a `failure`; a kind that this process does not know becomes Internal."""
     cls = _CLASS_BY_KIND.get(failure.kind, errors.Internal)
     carried: dict[str, Any] = {}
     if issubclass(cls, errors.OutOfRange | errors.DataLoss):
@@ -100,28 +103,28 @@ def error_of(failure: failure_pb2.Failure) -> errors.OrtooError:
 _PLAIN_WORDS = {
     grpc.StatusCode.UNAVAILABLE: "cannot be reached now",
     grpc.StatusCode.INTERNAL: "cannot be reached now",
-    grpc.StatusCode.CANCELLED: "broke the call off",
+    grpc.StatusCode.CANCELLED: "cancelled the call",
     grpc.StatusCode.DEADLINE_EXCEEDED: "did not answer in time",
 }
-"""What a caller is told of a call within the cluster: gRPC's words name addresses that are none of its business."""
+"""The texts for failed calls within the cluster. gRPC's own texts would show clients internal addresses."""
 
 
 OF_PROCESSES = ("role_names.", "tls_cluster_listen_address", "x-ortoo-cluster")
-"""How the fields begin of refusals that are about the process that calls, and not about the user that it calls for."""
+"""The first characters of the fields of refusals that concern the calling process, not the user that it calls for."""
 
 
 def _told_within(error: errors.OrtooError, peer: str) -> errors.OrtooError:
-    """The error of a call within the cluster as a client is told it: a process without a role is no user's fault."""
+    """The error of a call within the cluster for a client. A process that lacks a role is not the user's error."""
     if isinstance(error, errors.Forbidden) and error.field.startswith(OF_PROCESSES):
         return errors.Unavailable(f"{peer} refuses this process: {error.message}", field=error.field)
     return error
 
 
 def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, within: bool = False) -> errors.OrtooError:
-    """The error behind a failed call to `peer`: the server's own one, or what the transport met.
+    """The error of a failed call to `peer`: the server's own error, or that of the transport.
 
-    `within`: the call was one within the cluster, and its error may be told to a client: it names no address. What the
-    transport said stays with it as a note, for the log.
+    `within`: the call was one within the cluster. A client may see its error, so that it contains no address; the
+    transport's text becomes a note of it, for the log.
     """
     for key, value in error.trailing_metadata() or ():
         if key == FAILURE_METADATA_KEY:
@@ -130,7 +133,7 @@ def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, within: bool = False
                 return _told_within(told, peer) if within else told
     cls, said = _CLASS_BY_BARE_STATUS.get(error.code(), errors.Internal), error.details() or error.code().name
     if said.startswith("failed to connect") and said.endswith("Socket closed"):
-        said += "; it hangs up at once: does it want TLS, with a certificate?"
+        said += "; it closed the connection at once (does it expect TLS with a client certificate?)"
     if not within:
         return cls(f"{peer}: {said}")
     plain = cls(f"{peer} {_PLAIN_WORDS.get(error.code(), 'refused the call')}")
@@ -140,10 +143,10 @@ def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, within: bool = False
 
 @contextlib.contextmanager
 def rpc_errors(peer: str, *, within: bool = False) -> Iterator[None]:
-    """Turn failed gRPC calls in the block into OrtooErrors that name `peer`; `within` as `error_of_rpc` says.
+    """Turn failed gRPC calls in the block into OrtooErrors that name `peer`; `within` as in `error_of_rpc`.
 
-    Errors: CancelledError too, when the task was cancelled just as a call failed. grpc.aio forgets the cancellation
-    then and raises the failure; a loop that tries again after failures would never end.
+    It also raises CancelledError when the task was cancelled just as a call failed. In that case grpc.aio loses the
+    cancellation and raises the failure. A loop that retries after failures would otherwise never end.
     """
     before = cancellations()
     try:
@@ -155,6 +158,6 @@ def rpc_errors(peer: str, *, within: bool = False) -> Iterator[None]:
 
 
 def cancellations() -> int:
-    """How often the current task was asked to end."""
+    """The number of cancellation requests of the current task."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()

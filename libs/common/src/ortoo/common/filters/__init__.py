@@ -1,4 +1,4 @@
-"""Which messages a reader gets: tags and SQL conditions, applied to columns before bodies are touched.
+"""Filters of readers: tags and SQL conditions, applied to columns before bodies are read.
 
-In come expressions and stored batches, out go rows and narrower batches. Whatever reads imports it.
+The inputs are expressions and stored batches, the results are rows and smaller batches. All reading code imports it.
 """

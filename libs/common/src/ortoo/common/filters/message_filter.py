@@ -1,10 +1,10 @@
-"""Which messages of a batch a reader wants, by tags or by a SQL condition.
+"""Selects messages of a batch by tags or by a SQL condition.
 
     wanted = compile_filter("paid || sent", "")     # None = everything
-    rows = wanted.select(opened)                    # None = all rows; otherwise the int32 rows that match, maybe none
+    rows = wanted.select(opened)                    # None = all rows; otherwise the matching int32 rows, or none
 
-Tags are compared as whole texts; a message without a tag never matches a named tag. The work is one look at each text
-of the dictionary and one array operation over the codes.
+Tags are compared as whole texts; a message without a tag never matches a named tag. A selection compares each text of
+the dictionary once and does one array operation over the codes.
 """
 
 from itertools import pairwise
@@ -17,24 +17,24 @@ from ortoo.common.filters.sql_filter import SqlFilter
 from ortoo.common.records import text_rules
 
 EXPRESSION_LENGTH_MAX = 16 << 10
-"""How many characters one expression may have."""
+"""Maximum number of characters of an expression."""
 EVERYTHING = "*"
 SEPARATOR = "||"
 
 
 class TagFilter:
-    """Which messages a subscription wants: those with one of some tags."""
+    """Selects the messages that have one of some tags."""
 
     __slots__ = ("_wanted", "tags")
 
     def __init__(self, tags: frozenset[str]) -> None:
-        """Want the messages with one of `tags`."""
+        """Select the messages with one of `tags`."""
         self.tags = tags
         self._wanted = frozenset(tag.encode() for tag in tags)
 
     @property
     def expressions(self) -> tuple[str, str]:
-        """The tags, by alphabet."""
+        """The tags in alphabetical order, and an empty SQL expression."""
         return SEPARATOR.join(sorted(self.tags)), ""
 
     def select(self, opened: OpenedBatch) -> Int32s | None:
@@ -59,12 +59,12 @@ _NO_ROWS: Int32s = np.zeros(0, "<i4")
 
 
 MessageFilter = TagFilter | SqlFilter
-"""Chooses rows of a batch by its columns; bodies are not looked at. Of its `expressions`, by tags and by SQL, one is
-empty; `compile_filter` makes an equal filter of them."""
+"""Selects rows of a batch by its columns, without its bodies. Of its `expressions`, by tags and by SQL, one is empty;
+`compile_filter` makes an equal filter of them."""
 
 
 def compile_filter(tag_expression: str, sql_expression: str, path: str = "") -> MessageFilter | None:
-    """The filter that a request asks for; None = everything. Errors: Invalid, naming the field below `path`."""
+    """The filter of a request; None = everything. Errors: Invalid, naming the field below `path`."""
     prefix = f"{path}." if path else ""
     if sql_expression:
         if tag_expression.strip() not in ("", "*"):
@@ -78,7 +78,7 @@ def compile_filter(tag_expression: str, sql_expression: str, path: str = "") -> 
 
 
 def _tags(expression: str, field: str) -> frozenset[str] | None:
-    """Read an expression: "", "*", or tags separated by "||"; None = all. Errors: Invalid, naming `field`."""
+    """Read an expression, which is "", "*", or tags separated by "||". None = all. Errors: Invalid, naming `field`."""
     if len(expression) > EXPRESSION_LENGTH_MAX:
         raise Invalid(f"{len(expression)} characters; at most {EXPRESSION_LENGTH_MAX} are allowed", field=field)
     if not expression.strip():

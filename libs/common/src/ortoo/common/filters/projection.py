@@ -1,4 +1,4 @@
-"""Which columns of a batch a reader gets; the others are left out of its bytes."""
+"""Projection: a copy of a batch with only the columns that a reader requests."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ Columns = frozenset[int]
 
 _PATH = "batch.records"
 _SAVED_PART: Final = 8
-"""A batch is written anew only if an eighth of its bytes goes: sending a byte costs some ten times of copying it."""
+"""A batch is rewritten only if that saves an eighth of its bytes. Sending a byte costs about ten times its copying."""
 _HEAD: Final = frozenset(
     NUMBERS[name]
     for name in (
@@ -27,14 +27,14 @@ _HEAD: Final = frozenset(
         "body_encoding",
     )
 )
-"""Without these nobody could open the batch."""
+"""The columns without which a batch cannot be opened."""
 
 
 def columns_of(names: Sequence[str]) -> Columns:
-    """The columns with these names, none for all. Errors: Invalid for a name that no field of a record batch has."""
+    """The columns with these names; empty for all. Errors: Invalid for a name that no field of a record batch has."""
     unknown = sorted(set(names) - set(NUMBERS))
     if unknown:
-        raise Invalid(f"{unknown[0]!r} is no column; there are {', '.join(NUMBERS)}", field="columns")
+        raise Invalid(f"{unknown[0]!r} is not a column; expected {', '.join(NUMBERS)}", field="columns")
     wanted = frozenset(NUMBERS[name] for name in names)
     return wanted | _HEAD if wanted else wanted
 
@@ -42,7 +42,7 @@ def columns_of(names: Sequence[str]) -> Columns:
 def projected(batch: SealedBatch, columns: Columns) -> SealedBatch:
     """A batch with at least these columns of `batch`, and all its rows.
 
-    Errors: Invalid for bytes that are no batch, or not those that the producer sealed: they get no new seal here.
+    Errors: Invalid for bytes that are not a batch or not as the producer sealed them. They get no new seal here.
     """
     if not columns:
         return batch

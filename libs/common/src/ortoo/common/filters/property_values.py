@@ -1,4 +1,4 @@
-"""The values of one property, or of the tag, in all rows of a batch, as arrays that lie over the batch's bytes."""
+"""The values of one property, or of the tag, in all rows of a batch, as arrays over the batch's bytes."""
 
 import re
 from typing import Final
@@ -10,12 +10,12 @@ from ortoo.common.arrays.opened_batch import DictionaryArrays, Int32s, MapArrays
 
 Float64s = NDArray[np.float64]
 NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-"""What a text must be, as a whole, to count as a number."""
+"""The form of a text that counts as a number."""
 
 _MATRIX_BYTES_MAX = 1 << 20
 """From this size on, texts are compared one by one rather than as a table of bytes."""
 _DIGITS_MAX = 15
-"""A float holds every whole number of so many digits."""
+"""A float can represent every whole number with this number of digits."""
 _NUMBER_BYTES = re.compile(NUMBER.pattern.encode())
 
 
@@ -101,7 +101,7 @@ class PropertyValues:
         return [data[start:end] for start, end in places]
 
     def numbers(self) -> tuple[Float64s, Mask]:
-        """The values as numbers, and which rows have one."""
+        """The values as numbers, and the rows that have one."""
         count = len(self.present)
         numbers, known = np.zeros(count), np.zeros(count, np.bool_)
         sizes = self._ends - self._starts
@@ -117,10 +117,10 @@ class PropertyValues:
         return numbers, known
 
     def _decimals(self, rows: NDArray[np.intp], width: int) -> tuple[Float64s, Mask]:
-        """Values such as -12 and 3.50 as numbers, all at once; what looks otherwise is not known here.
+        """Values such as -12 and 3.50 as numbers, all at once; values of another form are not parsed here.
 
-        The digits make a whole number below 10**15, which is exact, and dividing it by a power of ten rounds once: the
-        result is the float that is nearest to the text.
+        The digits make a whole number below 10**15, which is exact. Dividing it by a power of ten rounds once, so that
+        the result is the float nearest to the text.
         """
         places = self._ends[rows][:, None] - width + np.arange(width)
         inside = places >= self._starts[rows][:, None]

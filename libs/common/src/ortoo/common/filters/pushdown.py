@@ -1,4 +1,4 @@
-"""What a reader wants of a queue, as it travels to where the log lies; applied there, the rest need not travel."""
+"""A reader's filter, columns and end offset, sent to the enode and applied there to save network traffic."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, S
 from ortoo.common.records.stored_batch import StoredBatch
 
 TIME_BYTES = 8
-"""What the time takes at which a row was stored."""
+"""The size of a row's storage time."""
 
 
 class ChosenPart(NamedTuple):
-    """What is wanted of one stored batch, or of several; `rows` and `row_stored_at_ms` as in `Selected`."""
+    """The selected messages of one or several stored batches; `rows` and `row_stored_at_ms` as in `Selected`."""
 
     first_offset: int
     next_offset: int
@@ -41,13 +41,13 @@ class Pushdown:
     to_offset: int = 0
     """Exclusive; 0 = no end."""
     joined: bool = False
-    """Rows of several stored batches may travel as one, where few of each are wanted."""
+    """Rows of several stored batches may be sent as one batch, where few of each are selected."""
 
     @classmethod
     def of(
         cls, wanted: MessageFilter | None, columns: Columns, to_offset: int, *, joined: bool = False
     ) -> "Pushdown | None":
-        """What has to travel of a reader's wishes; None when it wants everything."""
+        """The pushdown of a reader's request; None when it requests everything."""
         if wanted is None and not columns:
             return None
         tags, sql = ("", "") if wanted is None else wanted.expressions
@@ -59,7 +59,7 @@ class Pushdown:
 
 
 class _Few(NamedTuple):
-    """A few rows of one stored batch, which wait for those of others."""
+    """A few rows of one stored batch, to be joined with those of others."""
 
     first_offset: int
     next_offset: int
@@ -69,34 +69,34 @@ class _Few(NamedTuple):
 
     @property
     def sort(self) -> tuple[bool, ...]:
-        """Which columns it has that must not be filled up with zeros."""
+        """Which of the columns that must not be filled with zeros are absent. Only rows with equal ones are joined."""
         table = self.table
         return table.born_at_ms is None, table.deliver_at_ms is None, table.priority is None
 
     @property
     def size_bytes(self) -> int:
-        """What the rows take, with their places and times: of a batch a few may be nearly all bytes."""
+        """The size of the rows, with their numbers and times. A few rows may be nearly all bytes of a batch."""
         return self.table.size_bytes + len(self.rows) * (ROW_BYTES + TIME_BYTES)
 
 
 class Choice:
-    """What is wanted of a stretch of a queue, put together batch by batch."""
+    """The selected messages of a range of a queue, gathered batch by batch."""
 
     def __init__(self, pushdown: Pushdown, wanted: MessageFilter | None, from_offset: int) -> None:
-        """Choose by `pushdown`, whose filter is `wanted`, from an offset on."""
+        """Select by `pushdown`, whose filter is `wanted`, from an offset on."""
         self._pushdown = pushdown
         self._wanted = wanted
         self._parts: list[ChosenPart] = []
         self._few: list[_Few] = []
         self._few_messages = 0
         self.next_offset = from_offset
-        """Behind what was looked at."""
+        """The offset after the last row that was examined."""
         self.size_bytes = 0
-        """What was found, about."""
+        """The approximate size of the selected messages."""
         self.looked_bytes = 0
 
     def look(self, stored: StoredBatch) -> None:
-        """Take what is wanted of the next batch. Errors: Invalid, Unsupported; then nothing of it was taken."""
+        """Select from the next batch. Errors: Invalid, Unsupported, and then nothing of it was selected."""
         columns, to_offset = self._pushdown.columns, self._pushdown.to_offset or None
         first, batch = stored.first_offset, stored.batch
         opened, rows, stop, _ = matching(stored, self.next_offset, to_offset, self._wanted)
@@ -129,17 +129,17 @@ class Choice:
         self._few, self._few_messages = [], 0
 
     def parts(self) -> Sequence[ChosenPart]:
-        """All of it, in order."""
+        """All selected messages, in order."""
         return [*self._parts, *_together(self._few, self._pushdown.columns)]
 
 
 def _together(few: Sequence[_Few], columns: Columns) -> list[ChosenPart]:
-    """Rows of several batches as one, or as more where one would be too large."""
+    """Rows of several batches as one batch, or as more where one would be too large."""
     if not few:
         return []
     first, last = few[0], few[-1]
     batch = written(joined([each.table for each in few]))
-    # Before anything is left out: no batch is opened that declares larger bodies than one may have.
+    # This is checked before rows are left out, because a batch that declares too large bodies is refused when opened.
     if len(batch.records) > RECORDS_BYTES_MAX and len(few) > 1:
         half = len(few) // 2
         return _together(few[:half], columns) + _together(few[half:], columns)

@@ -1,4 +1,4 @@
-"""What of a stored batch a reader gets: from which row on, and which of its rows."""
+"""The selection of rows of a stored batch for a reader, by offset, filter and expiry."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,17 +14,17 @@ from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.common.records.wire import read_fields
 
 ROW_BYTES = 4
-"""What the number of a row takes."""
+"""The size of a row number."""
 _EXPIRY = NUMBERS["expire_at_ms"]
 
 
 def may_expire(batch: SealedBatch) -> bool:
-    """Whether a message of the batch has a time at which it expires; looks at the head of the batch alone."""
+    """Whether a message of the batch has an expiry time; reads only the head of the batch."""
     return _EXPIRY in read_fields(memoryview(batch.records), "batch.records")
 
 
 def unexpired(opened: OpenedBatch, now_ms: int) -> Int32s | None:
-    """The rows that groups still get, in order; None when that is all of them."""
+    """The rows that have not expired, in order; None when that is all of them."""
     times = opened.expire_at_ms
     if times is None:
         return None
@@ -34,9 +34,9 @@ def unexpired(opened: OpenedBatch, now_ms: int) -> Int32s | None:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A batch and its rows that are meant (empty = all); without a batch none was wanted.
+    """A batch and its selected rows (empty = all); without a batch no row was selected.
 
-    Rows are those of the stored batch. When there are as many as the batch has messages, it holds just those.
+    Row numbers are those of the stored batch. When there are as many as the batch has messages, it holds only those.
     """
 
     first_offset: int
@@ -46,20 +46,20 @@ class Selected:
     rows: bytes
     messages: int
     expired: int = 0
-    """How many messages that were wanted are left out because their time is over."""
+    """The number of matching messages that were left out because they have expired."""
     row_stored_at_ms: bytes = b""
-    """int64 each: when each row was stored, where rows of several stored batches travel as one."""
+    """int64 each: the time at which each row was stored, where rows of several stored batches are sent as one."""
 
 
 class Matching(NamedTuple):
-    """The rows of a stored batch that a reader wants."""
+    """The rows of a stored batch that match a reader's request."""
 
     opened: OpenedBatch | None
-    """The batch, if its columns had to be looked at."""
+    """The batch, if its columns had to be read."""
     rows: Int32s | None
     """None = the whole batch."""
     stop: int
-    """The row behind the last one that was looked at."""
+    """The row after the last one that was examined."""
     expired: int = 0
 
 
@@ -71,9 +71,9 @@ def selected(
     *,
     now_ms: int = 0,
 ) -> Selected:
-    """Cut a stored batch to `from_offset`..`to_offset` (exclusive), filter it, and leave out what expired by `now_ms`.
+    """Select `from_offset`..`to_offset` (exclusive) of a stored batch by filter, without messages expired at `now_ms`.
 
-    With `now_ms` 0 nothing expires. The producer's bytes stay whole, unless less than half of them are left.
+    With `now_ms` 0 nothing expires. The producer's batch stays whole, unless fewer than half of its rows are left.
     """
     found = matching(stored, from_offset, to_offset, wanted, now_ms=now_ms)
     batch, first, rows = stored.batch, stored.first_offset, found.rows
@@ -94,7 +94,7 @@ def matching(
     *,
     now_ms: int = 0,
 ) -> Matching:
-    """The rows that `selected` gives. Errors: Invalid, Unsupported."""
+    """The rows that `selected` returns. Errors: Invalid, Unsupported."""
     batch, first = stored.batch, stored.first_offset
     start = max(from_offset - first, 0)
     stop = batch.count if to_offset is None else min(batch.count, to_offset - first)

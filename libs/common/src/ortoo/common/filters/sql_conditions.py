@@ -1,8 +1,7 @@
-"""Conditions over the properties of messages, as an SQL expression means them, for whole batches at once.
+"""SQL conditions over the properties of messages, evaluated for whole batches at once.
 
-A condition is true, false or unknown for a message, as SQL has it. The work is a few array operations for each
-operator; only LIKE in its general form, order between texts, and numbers in scientific notation look at values one by
-one.
+A condition is true, false or unknown for a message, as in SQL. Each operator costs a few array operations. Only general
+LIKE patterns, order between texts, and numbers in scientific notation examine values one by one.
 """
 
 import math
@@ -20,9 +19,9 @@ from ortoo.common.arrays.opened_batch import Mask, OpenedBatch
 from ortoo.common.filters.property_values import Float64s, PropertyValues
 
 TAG_NAME: Final = "TAGS"
-"""The name by which an expression means the tag."""
+"""The name of the tag in an expression."""
 Part = tuple[str | None, ...]
-"""What lies between two `%` of a pattern: characters, None for any one."""
+"""The part of a pattern between two `%`: its characters, None for any single character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Rows:
     """The messages of one batch; each property is looked up once."""
 
     def __init__(self, opened: OpenedBatch) -> None:
-        """Nothing is looked up yet."""
+        """Properties are looked up at their first use."""
         self.count = opened.count
         self._opened = opened
         self._values: dict[str, PropertyValues] = {}
@@ -74,7 +73,7 @@ class Rows:
         return values
 
     def numbers(self, value: Value) -> tuple[Float64s, Mask]:
-        """A value as numbers, and which rows have one."""
+        """A value as numbers, and the rows that have one."""
         if isinstance(value, Property):
             if value.name not in self._numbers:
                 self._numbers[value.name] = self.values(value).numbers()
@@ -90,7 +89,7 @@ class Rows:
 
 
 Condition = Callable[[Rows], Verdict]
-"""What is made of the functions below by all of their arguments but the last."""
+"""A function below with all of its arguments bound except the last."""
 
 
 def all_of(parts: Sequence[Condition], rows: Rows) -> Verdict:
@@ -104,7 +103,7 @@ def any_of(parts: Sequence[Condition], rows: Rows) -> Verdict:
 
 
 def opposite(of: Condition, rows: Rows) -> Verdict:
-    """NOT; of unknown: unknown."""
+    """NOT; the opposite of unknown is unknown."""
     verdict = of(rows)
     return Verdict(verdict.false, verdict.true)
 
@@ -138,21 +137,21 @@ def truth(of: Property, rows: Rows) -> Verdict:
 
 
 def is_truth(of: Property, what: bool, rows: Rows) -> Verdict:
-    """Whether the property is "true", or is "false"; never unknown, so that what is neither gives false."""
+    """Whether the property is "true" or "false", as `what` says; never unknown, so that other values give false."""
     found = truth(of, rows)
     hits = found.true if what else found.false
     return Verdict(hits, ~hits)
 
 
 def text_order(operator: str, of: Property, bound: str, rows: Rows) -> Verdict:
-    """Order between texts is that of their code points, which is that of their UTF-8 bytes."""
+    """Compares texts by code point, which is the order of their UTF-8 bytes."""
     values, compare, limit = rows.values(of), COMPARE[operator], bound.encode("utf-8", "surrogatepass")
     there = np.flatnonzero(values.present)
     return _known(_mask(rows, there, [compare(text, limit) for text in values.texts(there)]), values.present)
 
 
 def same_text(of: Property, other: Property, rows: Rows) -> Verdict:
-    """Whether two properties are the same text; unknown unless both are there."""
+    """Whether two properties are the same text; unknown unless both are present."""
     one, another = rows.values(of), rows.values(other)
     both = one.present & another.present
     there = np.flatnonzero(both)
@@ -160,7 +159,7 @@ def same_text(of: Property, other: Property, rows: Rows) -> Verdict:
 
 
 def number_order(operator: str, left: Value, right: Value, rows: Rows) -> Verdict:
-    """Compares two numbers; unknown unless both are some."""
+    """Compares two numbers; unknown unless both are numbers."""
     (a, a_known), (b, b_known) = rows.numbers(left), rows.numbers(right)
     return _known(COMPARE[operator](a, b), a_known & b_known)
 
@@ -172,7 +171,7 @@ def like(of: Property, parts: tuple[Part, ...], rows: Rows) -> Verdict:
 
 
 def calculate(operator: str, left: float, right: float) -> float | None:
-    """Calculate with two numbers; None for what has no result."""
+    """Calculate with two numbers; None where there is no result."""
     try:
         result = _CALCULATE[operator][0](left, right)
     except (ZeroDivisionError, OverflowError, ValueError):
@@ -185,7 +184,7 @@ def _known(hits: Mask, known: Mask) -> Verdict:
 
 
 def _mask(rows: Rows, there: NDArray[np.intp], hits: list[bool]) -> Mask:
-    """Which rows are hit, of those that are `there`."""
+    """A mask of the rows `there` that are hit."""
     mask = np.zeros(rows.count, np.bool_)
     mask[there] = hits
     return mask

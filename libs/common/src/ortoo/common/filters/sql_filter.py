@@ -1,11 +1,11 @@
-"""Subscriptions by SQL92 conditions over messages' properties: read once, applied before any body is touched.
+"""Subscriptions by SQL92 conditions over messages' properties: compiled once, applied before any body is read.
 
     wanted = SqlFilter.compile("region = 'EU' AND (amount > 100 OR TAGS IN ('vip', 'gold'))")
-    rows = wanted.select(opened)          # None = all rows; otherwise the int32 rows that match, maybe none
+    rows = wanted.select(opened)          # None = all rows
 
-A name is a property's name, `TAGS` the message's tag; names that are no SQL names stand in double quotes. Every value
-is text. It counts as a number where the other side is a number, and as a truth value where the other side is TRUE or
-FALSE; text that is no number, or no truth value, counts as NULL there. docs/filters.md has the rules.
+A name is a property's name, `TAGS` the message's tag; names that are not SQL names stand in double quotes. Every value
+is text. It counts as a number beside a number, and as a truth value beside TRUE or FALSE. Text that cannot be converted
+counts as NULL there. docs/filters.md has the rules.
 """
 
 from collections.abc import Iterator
@@ -44,33 +44,33 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expression
 
 EXPRESSION_LENGTH_MAX: Final = 8 << 10
-"""How many characters one expression may have."""
+"""Maximum number of characters of an expression."""
 NODES_MAX: Final = 1_000
-"""How many names, literals and operators one expression may have."""
+"""Maximum number of names, literals and operators of an expression."""
 DEPTH_MAX: Final = 40
-"""How deeply an expression may be nested."""
+"""Maximum depth of an expression."""
 PATTERN_LENGTH_MAX: Final = 256
-"""How many characters a pattern may have."""
+"""Maximum number of characters of a pattern."""
 
 
 class SqlFilter:
-    """Which messages a subscription wants: those for which a condition is true, not false and not unknown."""
+    """Selects the messages for which a condition is true, not false and not unknown."""
 
     __slots__ = ("_condition", "expression")
 
     def __init__(self, expression: str, condition: Condition) -> None:
-        """Want the messages for which `condition` is true."""
+        """Select the messages for which `condition` is true."""
         self.expression = expression
         self._condition = condition
 
     @classmethod
     def compile(cls, expression: str, field: str = "sql_expression") -> "SqlFilter":
-        """Read an expression. Errors: Invalid, naming `field`, saying what is wrong and what is allowed."""
+        """Read an expression. Errors: Invalid, naming `field`, the mistake and what is allowed."""
         if len(expression) > EXPRESSION_LENGTH_MAX:
             raise Invalid(f"{len(expression)} characters; at most {EXPRESSION_LENGTH_MAX} are allowed", field=field)
         if not expression.strip():
             raise Invalid("the expression is empty; write a condition such as amount > 100", field=field)
-        # Imported where it is needed: it costs 0.1 s, and most snodes never meet an SQL expression.
+        # Imported at its first use, because it costs 0.1 s and most snodes never get an SQL expression.
         from sqlglot import exp, parse_one
         from sqlglot.errors import SqlglotError
 
@@ -86,7 +86,7 @@ class SqlFilter:
 
     @property
     def expressions(self) -> tuple[str, str]:
-        """Its own."""
+        """An empty tag expression, and the SQL expression."""
         return "", self.expression
 
     def select(self, opened: OpenedBatch) -> Int32s | None:
@@ -98,7 +98,7 @@ class SqlFilter:
 
 
 class _Reader:
-    """Makes a condition of a parser's tree and refuses what filters do not have."""
+    """Makes a condition of a parser's tree and refuses unsupported expressions."""
 
     def __init__(self, field: str) -> None:
         self._field = field
@@ -264,12 +264,12 @@ class _Reader:
 
 
 def _sign(operator: str, equal: Condition) -> Condition:
-    """What `=` or `<>` means where `=` means this."""
+    """The condition of `=` or `<>`, given that of `=`."""
     return equal if operator == "=" else partial(opposite, equal)
 
 
 def _chain(node: "Expression", kind: str) -> list["Expression"]:
-    """The parts of `a AND b AND ...`, however long; the parser nests them to the left."""
+    """The parts of `a AND b AND ...`, of any number; the parser nests them to the left."""
     parts: list[Expression] = []
     while node.key == kind:
         parts.append(node.expression)
@@ -278,7 +278,7 @@ def _chain(node: "Expression", kind: str) -> list["Expression"]:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong in the parser's words, unless they are about its own classes."""
+    """The parser's own text, unless it is about the parser's classes."""
     said = getattr(error, "errors", None)
     words, where = str(error).splitlines()[0].split(" into <class")[0], ""
     if said and said[0].get("line"):

@@ -1,4 +1,4 @@
-"""What everybody computes alike about groups and queues: members, queues and texts in; shares, delays, handles out.
+"""Calculations about groups and queues that clients and servers must do alike: assignments, delays and handles.
 
 Pure, plain values; for clients and servers.
 """

@@ -1,7 +1,7 @@
-"""Who of a group gets which queues of a topic: pure functions of their inputs.
+"""The assignment of a topic's queues to the members of a group: pure functions.
 
-Every member, and every server that assigns for members, computes the same answer from the same members and queues, so
-they agree without talking. Inputs may come in any order: queues are sorted by topic, enode and id, members by id.
+Every group member, and every server that assigns for group members, computes the same result from the same inputs.
+Inputs may come in any order: queues are sorted by topic, enode and id, group members by id.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from typing import Any, Protocol, TypeVar
 from ortoo.common.errors import Invalid
 
 VIRTUAL_NODES = 10
-"""How many places each member has on the ring of the consistent hash."""
+"""The number of places of each group member on the ring of the consistent hash."""
 
 
 class AnyQueue(Protocol):
-    """What must be known of a queue."""
+    """The required properties of a queue."""
 
     @property
     def topic(self) -> str:
@@ -25,7 +25,7 @@ class AnyQueue(Protocol):
 
     @property
     def enode(self) -> str:
-        """The enode's name; `room@name` where rooms count."""
+        """The enode's name; `zone@name` where availability zones count."""
 
     @property
     def queue_id(self) -> int:
@@ -37,24 +37,24 @@ Shares = dict[str, list[Q]]
 
 
 class AllocationStrategy(IntEnum):
-    """How the members of a group share out the queues of a topic; the numbers are those of the wire."""
+    """The strategies that assign a topic's queues to the members of a group; the numbers are those of the wire."""
 
     AVERAGELY = 1
     """Equal blocks in order; the first members get one queue more."""
     CIRCLE = 2
     """Dealt out one by one."""
     CONSISTENT_HASH = 3
-    """A newcomer takes over queues; no others move."""
+    """A new group member takes over queues; no other queue moves."""
     CONFIG = 4
-    """Each member takes the queues it names."""
+    """Each group member gets the queues that it names."""
     MACHINE_ROOM = 5
-    """Only queues on enodes named `room@name` whose room was listed, in equal parts."""
+    """Only queues on enodes named `zone@name` whose availability zone was listed, in equal parts."""
     ROOM_NEARBY = 6
-    """Queues of a room go to the members in it; those of a room without members go to all."""
+    """Queues of a zone go to the group members in it; those of a zone without group members go to all."""
 
 
 def md5_position(text: str) -> int:
-    """Where a name lies on the ring: the first four bytes of its MD5, the highest first."""
+    """The position of a name on the ring: the first four bytes of its MD5, big-endian."""
     digest = hashlib.md5(text.encode(), usedforsecurity=False).digest()
     return int.from_bytes(digest[:4], "big")
 
@@ -87,17 +87,17 @@ def share(
     virtual_nodes: int = VIRTUAL_NODES,
     ring_position: Callable[[str], int] = md5_position,
 ) -> "Shares[Q]":
-    """Everybody's queues, sorted; no queue has two owners.
+    """The queues of each group member, sorted; no queue has two owners.
 
-    `configured` (CONFIG) maps members to the queues they name; of two that name one queue the first by id has it.
-    `rooms` (MACHINE_ROOM) lists the rooms whose queues are shared out. `member_rooms` (ROOM_NEARBY) says where each
-    member runs; within a room the `inner` strategy counts. `virtual_nodes` and `ring_position` (CONSISTENT_HASH)
-    shape the ring. Errors: Invalid for no members, no queues, or a room that is not named where rooms count.
+    `configured` (CONFIG) maps group members to the queues they name; of two that name one queue the first by id has it.
+    `rooms` (MACHINE_ROOM) lists the availability zones whose queues are assigned. `member_rooms` (ROOM_NEARBY) is the
+    zone of each group member; within a zone the `inner` strategy counts. `virtual_nodes` and `ring_position`
+    (CONSISTENT_HASH) define the ring. Errors: Invalid for no group members, no queues, or a missing zone.
     """
     if not members:
-        raise Invalid("there is no member to share queues out to", field="members")
+        raise Invalid("there is no group member to assign queues to", field="members")
     if not queues:
-        raise Invalid("there is no queue to share out", field="queues")
+        raise Invalid("there is no queue to assign", field="queues")
     ordered_queues = sorted(set(queues), key=_place)
     ordered_members = sorted(set(members))
     if strategy is AllocationStrategy.CIRCLE:
@@ -111,7 +111,7 @@ def share(
     if strategy is AllocationStrategy.ROOM_NEARBY:
         if inner in (AllocationStrategy.ROOM_NEARBY, AllocationStrategy.CONFIG, AllocationStrategy.MACHINE_ROOM):
             raise Invalid(
-                f"{inner.name} cannot share out a room; take AVERAGELY, CIRCLE or CONSISTENT_HASH", field="inner"
+                f"{inner.name} cannot assign within a zone; use AVERAGELY, CIRCLE or CONSISTENT_HASH", field="inner"
             )
 
         def within(its_queues: Sequence[Q], its_members: Sequence[str]) -> "Shares[Q]":
@@ -122,7 +122,7 @@ def share(
 
 
 def averagely(queues: Sequence[Q], members: Sequence[str]) -> "Shares[Q]":
-    """Contiguous blocks of sorted queues for sorted members; the first ones get one queue more."""
+    """Contiguous blocks of sorted queues for sorted group members; the first ones get one queue more."""
     size, more = divmod(len(queues), len(members))
     shares: Shares[Q] = {}
     at = 0
@@ -134,14 +134,14 @@ def averagely(queues: Sequence[Q], members: Sequence[str]) -> "Shares[Q]":
 
 
 def circle(queues: Sequence[Q], members: Sequence[str]) -> "Shares[Q]":
-    """Sorted queues dealt out to sorted members one by one."""
+    """Sorted queues dealt out to sorted group members one by one."""
     return {member: list(queues[index :: len(members)]) for index, member in enumerate(members)}
 
 
 def consistent_hash(
     queues: Sequence[Q], members: Sequence[str], virtual_nodes: int, position: Callable[[str], int]
 ) -> "Shares[Q]":
-    """Each queue goes to the first virtual node at or after its place on the ring. No virtual nodes: nobody has any.
+    """Each queue goes to the first virtual node at or after its place on the ring; without virtual nodes to none.
 
     Errors: Invalid for a negative number of virtual nodes.
     """
@@ -157,12 +157,12 @@ def consistent_hash(
 
 
 def queue_text(queue: AnyQueue) -> str:
-    """A queue's name on the ring, as RocketMQ's clients write it, so that all place it alike."""
+    """A queue's name on the ring, in the form of RocketMQ's clients, so that all of them place it alike."""
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.enode}, queueId={queue.queue_id}]"
 
 
 def room_of(queue: AnyQueue) -> str:
-    """The room of an enode named `room@name`; empty for any other name."""
+    """The availability zone of an enode named `zone@name`; empty for any other name."""
     room, at, _ = queue.enode.partition("@")
     return room if at else ""
 
@@ -197,13 +197,13 @@ def _room_nearby(
     for member in members:
         room = member_rooms.get(member, "")
         if not room:
-            raise Invalid(f"the room of the member {member!r} is not known; connect with a room", field="room")
+            raise Invalid(f"the zone of the group member {member!r} is missing; connect with one", field="room")
         members_in.setdefault(room, []).append(member)
     queues_in: dict[str, list[Q]] = {}
     for queue in queues:
         room = room_of(queue)
         if not room:
-            raise Invalid(f"the enode {queue.enode!r} names no room; name enodes room@name", field="queues")
+            raise Invalid(f"the enode {queue.enode!r} names no zone; name enodes zone@name", field="queues")
         queues_in.setdefault(room, []).append(queue)
     shares: Shares[Q] = {member: [] for member in members}
     for room, its_queues in queues_in.items():

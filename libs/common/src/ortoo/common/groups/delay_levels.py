@@ -1,4 +1,4 @@
-"""RocketMQ's eighteen delay levels, for programs that speak in levels; everything else says a time."""
+"""RocketMQ's eighteen delay levels, for programs that use levels instead of times."""
 
 from typing import Final
 
@@ -8,11 +8,11 @@ DELAY_LEVELS_MS: Final = tuple(
     1000 * seconds
     for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 )
-"""How long each level waits; level 1 is the first."""
+"""The delay of each level; level 1 is the first."""
 
 
 def delay_ms_of_level(level: int) -> int:
-    """How long a level waits; 0 not at all, one beyond the last as long as it. Errors: Invalid if negative."""
+    """The delay of a level: 0 for level 0, that of the last level for higher ones. Errors: Invalid if negative."""
     if level < 0:
         raise Invalid(f"{level}; delay levels are 1 to {len(DELAY_LEVELS_MS)}, 0 = at once", field="delay_level")
     return DELAY_LEVELS_MS[min(level, len(DELAY_LEVELS_MS)) - 1] if level else 0

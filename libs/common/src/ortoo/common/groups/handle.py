@@ -4,9 +4,9 @@ A handle is opaque to clients, has a version, and is sealed (see `handle_seal`).
 
     kind u8 | topic id u64 | queue u32 | number i64 | time i64 | enode's name
 
-A client that sends batches makes the handles of their delayed messages itself, from the one seal that it got with the
-answer, over the batch. Such a handle is of version 3: the content above with `first number i64 | count u32` before the
-enode's name, and then the seal, made over topic, queue, first number, count and enode. The enode compares the time.
+A client that sends batches makes the handles of their delayed messages itself, from one seal over the batch, which the
+answer contains. Such a handle has version 3. Its content has `first number i64 | count u32` before the enode's name,
+and the seal follows, made over topic, queue, first number, count and enode. The enode compares the time.
 """
 
 import base64
@@ -27,7 +27,7 @@ _BATCH_PURPOSE = b"ortoo batch of delayed messages"
 
 
 class HandleKind(enum.IntEnum):
-    """What a handle names."""
+    """The kind of object that a handle names."""
 
     DELAYED = 1
     TRANSACTION = 2
@@ -35,7 +35,7 @@ class HandleKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Where something waits."""
+    """The place of a delayed message or of a transaction."""
 
     kind: HandleKind
     enode: str
@@ -45,14 +45,14 @@ class Handle:
     number: int
     """Its number on the enode."""
     time_ms: int
-    """Of a delayed message: when it is due. Of a transaction: 0."""
+    """The time at which a delayed message is due; 0 for a transaction."""
 
     def text(self, seals: HandleSeals) -> str:
-        """As clients keep it: letters, digits, - and _."""
+        """The text for clients: letters, digits, - and _."""
         return seals.text(_PURPOSES[self.kind], self._head() + self.enode.encode())
 
     def text_of_batch(self, batch: "DelayedBatch", seal: bytes) -> str:
-        """The same of a message of a batch, from the batch's seal; an empty one is from a cluster without keys."""
+        """The text for a message of a batch, from the batch's seal; an empty seal is from a cluster without keys."""
         if not seal:
             return HandleSeals().text(_PURPOSES[self.kind], self._head() + self.enode.encode())
         place = _RANGE.pack(batch.first, batch.count)
@@ -65,7 +65,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class DelayedBatch:
-    """The delayed messages of one batch, of which one seal makes all handles."""
+    """The delayed messages of one batch; one seal makes the handles of all."""
 
     enode: str
     topic_id: int
@@ -75,7 +75,7 @@ class DelayedBatch:
     count: int
 
     def seal(self, seals: HandleSeals) -> bytes:
-        """What the batch's producer gets; empty without keys."""
+        """The seal for the batch's producer; empty without keys."""
         return seals.seal(_BATCH_PURPOSE, self._sealed())
 
     def is_sealed(self, seals: HandleSeals, seal: bytes) -> bool:
@@ -87,9 +87,9 @@ class DelayedBatch:
 
 
 def read_handle(text: str, kind: HandleKind, field: str, seals: HandleSeals | None) -> Handle:
-    """Read a handle; without `seals` whoever made it, see `opened`.
+    """Read a handle; without `seals` its seal is not checked, see `opened`.
 
-    Errors: Invalid, naming `field`, when it is damaged, forged, or names something else; Unsupported.
+    Errors: Unsupported, or Invalid, naming `field`, when it is damaged, forged, or of another kind.
     """
     wrong = Invalid(f"this is no handle of a {_NAMES[kind]}; give the text exactly as it was received", field=field)
     if not 0 < len(text) <= HANDLE_LENGTH_MAX:

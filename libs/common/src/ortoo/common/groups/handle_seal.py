@@ -1,16 +1,16 @@
-"""The seal on a handle: nobody but the cluster makes one, and nobody changes one.
+"""The seal on a handle: it proves that the cluster made the handle and that its content is unchanged.
 
 A handle is base64url, without padding, of
 
     version 1    version u8 | content | CRC-32C u32 of all before
     version 2    version u8 | content | key id u32 | HMAC-SHA256, its first 16 bytes
 
-little-endian. The second is made with a key of the cluster, over the name of what the handle is for, a zero byte, and
-all before the HMAC; so a handle of one kind is none of another. 16 bytes are half of the hash's output, which RFC 2104
-(section 5) asks for at least: of 2^128 guesses one is right, and each is a call.
+little-endian. The HMAC uses a key of the cluster and covers the name of the purpose, a zero byte, and all bytes before
+the HMAC. A handle of one kind is therefore invalid as another kind. Half of the hash's output, 16 bytes, is the minimum
+that RFC 2104 (section 5) recommends. One of 2^128 guesses is right, and each guess is a call.
 
-The first is from clusters without keys: those whose name servers are older. It proves nothing, and is refused where the
-cluster has keys, but for a while after an upgrade.
+Version 1 is from clusters without keys, whose name servers are older. It proves nothing. A cluster that has keys
+refuses it, except for a while after an upgrade.
 """
 
 import base64
@@ -26,11 +26,11 @@ from ortoo.common.records.sealed_batch import crc32c
 
 PLAIN, SEALED = 1, 2
 VERSION_MAX = 5
-"""Up to here an unknown version is taken for a newer one; a text that is no handle begins with anything."""
+"""Unknown versions up to this one count as newer versions; any other first byte means that a text is no handle."""
 MAC_BYTES = 16
 SEAL_BYTES = 4 + MAC_BYTES
 NEW_MS = 60_000
-"""A key is used for new handles when it is so old, so that all snodes have heard of it."""
+"""The age from which a key is used for new handles, so that all snodes have received it."""
 _KEY_ID = struct.Struct("<I")
 
 
@@ -39,23 +39,23 @@ class HandleKey:
     """A key of the cluster."""
 
     key_id: int
-    """1 to 2^32 - 1, by chance."""
+    """1 to 2^32 - 1, random."""
     secret: bytes = field(repr=False)
     created_at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class HandleKeys:
-    """All keys that handles may be sealed with."""
+    """All keys of the cluster's handles."""
 
     keys: tuple[HandleKey, ...] = ()
     """The newest last."""
     unsigned_until_ms: int = 0
-    """Until then handles without a seal are good: they may be from before an upgrade."""
+    """Until then handles without a seal are accepted, because they may be from before an upgrade."""
 
 
 class HandleSeals:
-    """Seals handles, and looks at seals. Without keys it makes and takes handles without."""
+    """Makes and checks seals. Without keys it makes and accepts handles without a seal."""
 
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
         """`now_ms` is the time since 1970-01-01 UTC."""
@@ -63,7 +63,7 @@ class HandleSeals:
         self._unsigned_until_ms = 0
         self._keys: tuple[HandleKey, ...] = ()
         self._macs: dict[tuple[int, bytes], hmac.HMAC] = {}
-        """By key id and purpose: begun with both, to be copied, which costs half of beginning anew."""
+        """By key id and purpose: an HMAC prepared with both. Copying it costs half as much as a new one."""
         self._secrets: dict[int, bytes] = {}
 
     def use(self, keys: HandleKeys) -> None:
@@ -84,19 +84,19 @@ class HandleSeals:
         return key_id + self._mac(key.key_id, purpose, data + key_id)
 
     def is_sealed(self, purpose: bytes, data: bytes, seal: bytes) -> bool:
-        """Whether a seal is one of these keys' over `data`; takes as long for a wrong HMAC as for a right one."""
+        """Whether a seal over `data` was made with one of these keys; compares HMACs in constant time."""
         key_id, mac = seal[: _KEY_ID.size], seal[_KEY_ID.size :]
         number = int.from_bytes(key_id, "little")
         return number in self._secrets and hmac.compare_digest(mac, self._mac(number, purpose, data + key_id))
 
     def text(self, purpose: bytes, content: bytes) -> str:
-        """A handle, as clients keep it: letters, digits, - and _."""
+        """A handle as text for clients: letters, digits, - and _."""
         data = bytes((SEALED if self._keys else PLAIN,)) + content
         seal = self.seal(purpose, data) or crc32c(data).to_bytes(4, "little")
         return base64.urlsafe_b64encode(data + seal).rstrip(b"=").decode()
 
     def takes_plain(self) -> bool:
-        """Whether handles without a seal are good."""
+        """Whether handles without a seal are accepted."""
         return not self._keys or self._now_ms() < self._unsigned_until_ms
 
     def _mac(self, key_id: int, purpose: bytes, data: bytes) -> bytes:
@@ -111,8 +111,8 @@ class HandleSeals:
 def opened(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Invalid) -> bytes:
     """The content of a handle.
 
-    Without `seals` its seal is not looked at: for who asks for the right to what it claims to be, before somebody else
-    looks. Errors: `wrong` when it is none, was changed, or is sealed by nobody who may; Unsupported when it is newer.
+    Without `seals` its seal is not checked. Use that to check the caller's rights before another process checks the
+    seal. Errors: Unsupported for a newer version, and `wrong` for other texts, changed handles and invalid seals.
     """
     data = decoded(text, wrong)
     if data[0] == SEALED:
@@ -126,7 +126,7 @@ def opened(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Invalid)
     elif data[0] > VERSION_MAX:
         raise wrong
     else:
-        words = f"a handle of version {data[0]}, which this process does not know: upgrade it"
+        words = f"a handle of version {data[0]}, which this process does not support: upgrade it"
         raise Unsupported(words, field=wrong.field)
     return content[1:]
 

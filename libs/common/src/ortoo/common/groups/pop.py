@@ -1,4 +1,4 @@
-"""What those who pop and those who store say to one another: plain values."""
+"""The requests and results of pops between snodes and enodes, as plain values."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,29 +10,29 @@ from ortoo.common.records.sealed_batch import SealedBatch
 
 @dataclass(frozen=True, slots=True)
 class PopRules:
-    """How a group pops; its members say the same."""
+    """The pop settings of a group; all of its members send the same."""
 
     attempts_max: int = ATTEMPTS_MAX
-    """After so many deliveries a message is parked; 0 = never."""
+    """The number of deliveries after which a message is parked; 0 = never."""
     in_order: bool = False
     """Whether messages of one message group come one after another."""
     in_flight_max: int = 0
-    """How many messages of the topic may be leased here at once; 0 = no limit of the group."""
+    """Maximum number of messages of the topic that are leased on this enode at once; 0 = no limit of the group."""
     by_priority: bool = False
     """Whether queues with a larger id come first."""
     from_last: bool = False
-    """Where the group begins in a queue without an offset: at its end, or at the first message."""
+    """Whether the group begins at the end of a queue without an offset; otherwise at the first message."""
     dead_letter_topic_id: int = 0
-    """Where exhausted messages go; 0 = the topic does not exist yet."""
+    """The topic for messages without attempts left; 0 = it does not exist yet."""
     park_expired: bool = False
-    """Whether messages whose time is over are parked; otherwise they are dropped."""
+    """Whether expired messages are parked; otherwise they are dropped."""
     order_batched: bool = False
-    """In order: whether one pop may bring several messages of a message group, one behind another."""
+    """With `in_order`: whether one pop may return several consecutive messages of a message group."""
 
 
 @dataclass(frozen=True, slots=True)
 class PopWish:
-    """One pop."""
+    """One pop request."""
 
     topic_id: int
     group: str
@@ -45,16 +45,16 @@ class PopWish:
     attempt_id: str = ""
     rules: PopRules = field(default_factory=PopRules)
     skip: int = 0
-    """When looking: so many are passed over."""
+    """When peeking: the number of messages to skip."""
     request_id: str = ""
-    """Names this one request among those of its attempt."""
+    """Identifies this request among those of its attempt."""
     call_off: bool = False
-    """Pop nothing: nobody waits any more for the request that is named, or, if none is, for any of the attempt."""
+    """Pop nothing, and cancel the named request, or, without a name, all requests of the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoppedBatch:
-    """Messages of one stored batch that one consumer got."""
+    """Messages of one stored batch, leased to one consumer."""
 
     queue_id: int
     number: int
@@ -64,22 +64,22 @@ class PoppedBatch:
     """Exactly these messages."""
     offsets: tuple[int, ...]
     attempts: tuple[int, ...]
-    """Of each message: how often it was delivered, this time included."""
+    """The number of deliveries of each message, this one included."""
 
 
 @dataclass(slots=True)
 class Popped:
-    """What a pop found."""
+    """The result of a pop."""
 
     batches: list[PoppedBatch] = field(default_factory=list)
     wants_dead_letter_topic: bool = False
     """Whether messages wait for the dead-letter topic to be created."""
     blocked: str = ""
-    """Why nothing is given although the queues hold more."""
+    """Why nothing is returned although the queues hold more."""
     more: bool = False
-    """When looking: whether there are more than the bytes that were asked for."""
+    """When peeking: whether there are more messages than the requested number of bytes."""
     passed: int = 0
-    """When looking: how many were passed over."""
+    """When peeking: the number of skipped messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,41 +89,41 @@ class LeasePart:
     queue_id: int
     number: int
     ranges: tuple[tuple[int, int], ...]
-    """(first offset, count), rising."""
+    """(first offset, count), ascending."""
     is_exact: bool = True
-    """Whether each of them must be the lease's; otherwise those that are not are passed over."""
+    """Whether each of them must belong to the lease; otherwise those that do not are skipped."""
     in_time: bool = False
-    """Whether a lease that ran out is over at once, and a message that is done can only be finished again."""
+    """Whether a lease ends exactly at its deadline. A finished message can then only be finished again."""
 
     @property
     def is_possible(self) -> bool:
-        """Whether there can be such ranges at all."""
+        """Whether the ranges are valid."""
         return all(first >= 0 and count >= 1 for first, count in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """A message that is not the lease's any more."""
+    """A message that no longer belongs to the lease."""
 
     queue_id: int
     offset: int
     number: int = 0
-    """Of the lease that was asked about; 0 = the enode did not say."""
+    """The number of the requested lease; 0 = the enode did not report it."""
     error: OrtooError | None = None
-    """Why no such lease can be; the offset is the first that was asked about then. None = the lease is over."""
+    """Why no such lease can exist; the offset is then the first requested one. None = the lease has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The group is done with messages."""
+    """An ack: the group has finished these messages."""
 
     filtered: bool = False
-    """Because it never wanted them."""
+    """Whether the group's filter did not match them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Messages stay with their consumer."""
+    """Extends the lease of messages."""
 
     invisible_ms: int
     """From now on."""
@@ -131,24 +131,24 @@ class Renew:
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Messages shall be delivered again."""
+    """A nack or release: the messages are to be redelivered."""
 
     delays_ms: tuple[int, ...] = (0,)
-    """After the first, second, … delivery; the last one also for all later ones. None = as the group says."""
+    """After the first, second, … delivery; the last one also for all later ones. None = the group's setting."""
     counts: bool = True
     """Whether the delivery counts as an attempt."""
     consumer: str = ""
     error: str = ""
     park: bool = False
-    """Put them into the dead-letter topic now."""
+    """Whether to park them in the dead-letter topic now."""
     rules: PopRules = PopRules()
     attempt: int = 0
-    """Which try it was, by a consumer that tries again by itself; 0 = as often as they were delivered."""
+    """The attempt number, from a consumer that retries locally; 0 = the number of deliveries."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendBackWish:
-    """Messages that a group consumes by offsets and could not process."""
+    """A request for retry copies of messages that a group consumes by offsets and could not process."""
 
     group: str
     topic_id: int
@@ -162,14 +162,14 @@ class SendBackWish:
     counts: bool = True
     """Whether this delivery counts as an attempt."""
     attempt: int = 0
-    """Which try it was, by a consumer that tries again by itself; 0 = as the copies say."""
+    """The attempt number, from a consumer that retries locally; 0 = the number in the copies."""
     consumer: str = ""
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayWish:
-    """Dead letters to send again."""
+    """A request to resend dead letters."""
 
     dead_letter_topic_id: int
     group: str
@@ -180,11 +180,11 @@ class ReplayWish:
 
 
 Verdict = Finish | GiveBack | Renew
-"""What becomes of messages that were popped."""
+"""The outcome of popped messages."""
 
 
 def merged(ranges: Iterable[tuple[int, ...]]) -> list[tuple[int, int]]:
-    """(first, count) ranges in order, neighbours put together."""
+    """(first, count) ranges in order, adjacent ones merged."""
     found: list[tuple[int, int]] = []
     for first, count in sorted(ranges):
         if found and found[-1][0] + found[-1][1] == first:
@@ -195,7 +195,7 @@ def merged(ranges: Iterable[tuple[int, ...]]) -> list[tuple[int, int]]:
 
 
 def runs(offsets: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """(first, count) of offsets that may be in any order; quick when they follow one another, as they usually do."""
+    """(first, count) of offsets that may be in any order; fast when they are consecutive, as they usually are."""
     if offsets and list(offsets) == list(range(offsets[0], offsets[0] + len(offsets))):
         return ((offsets[0], len(offsets)),)
     return tuple(merged((offset, 1) for offset in offsets))

@@ -1,4 +1,4 @@
-"""Which queue a message goes to: one rule for producers and for the servers that send for them."""
+"""The choice of a message's queue: one rule for producers and for the servers that send for them."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -11,8 +11,8 @@ Q = TypeVar("Q")
 def queue_of_group(message_group: str, queues: Sequence[Q]) -> Q:
     """The queue of a message group among all write queues of its topic, sorted by enode and id.
 
-    The list is the topic's full placement, whether or not an enode is away now: otherwise a group's messages would go
-    elsewhere meanwhile and overtake one another. Errors: ValueError for no queues.
+    The list is the topic's full placement, also while an enode is down. Otherwise a group's messages would go to
+    another queue meanwhile and overtake one another. Errors: ValueError for no queues.
     """
     if not queues:
         raise ValueError("a topic without write queues has none for a message group")
@@ -20,5 +20,5 @@ def queue_of_group(message_group: str, queues: Sequence[Q]) -> Q:
 
 
 def level_of_priority(priority: int, queue_count: int) -> int:
-    """The queue id for a priority in a topic that has a queue a level: those that pop by priority begin at the top."""
+    """The queue id for a priority in a topic with one queue per level; pops by priority begin at the highest id."""
     return min(priority, queue_count - 1)

@@ -1,10 +1,10 @@
-"""When a message that failed comes again: the back-off policies of groups, as lists of delays, one an attempt.
+"""The back-off policies of groups, as lists of delays, one per failed attempt.
 
     RetryPolicy.read("exponential:1s:10m").delays_ms[2]     # 4000
     RetryPolicy.read("list:1s,5s,30s").text()               # "list:1000,5000,30000"
 
-A policy travels as the message RetryPolicy and is kept, and typed by people, as text: "classic",
-"exponential:FIRST:LONGEST[:FACTOR]" or "list:DELAY,DELAY,…", each delay in milliseconds or with ms, s, m or h.
+A policy is sent as the message RetryPolicy. In databases and settings it is the text "classic",
+"exponential:FIRST:LONGEST[:FACTOR]" or "list:DELAY,DELAY,…". Delays are in milliseconds, or end with ms, s, m or h.
 """
 
 import enum
@@ -28,17 +28,17 @@ _UNIT_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
 class RetryKind(enum.IntEnum):
-    """How the delays are given; the numbers are those on the wire."""
+    """The kinds of policies; the numbers are those on the wire."""
 
     CLASSIC = 0
-    """As RocketMQ does: 10 s, 30 s, 1 min … 2 h."""
+    """RocketMQ's delays: 10 s, 30 s, 1 min … 2 h."""
     EXPONENTIAL = 1
     LIST = 2
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long to wait after the first, second, … failed attempt; the last delay stands for all later ones."""
+    """The delay after the first, second, … failed attempt; the last delay stands for all later ones."""
 
     kind: RetryKind = RetryKind.CLASSIC
     first_ms: int = 0
@@ -46,7 +46,7 @@ class RetryPolicy:
     longest_ms: int = 0
     """Of an exponential policy."""
     factor: float = 0.0
-    """Of an exponential policy: how many times as long each delay is as the one before; 0 = 2."""
+    """Of an exponential policy: the factor between successive delays. 0 = 2."""
     listed_ms: tuple[int, ...] = ()
     """Of a list."""
 
@@ -81,7 +81,7 @@ class RetryPolicy:
         return _delays_ms(self)
 
     def checked(self, field: str = "retry") -> "RetryPolicy":
-        """The policy with defaults filled in and what its kind does not use left out. Errors: Invalid."""
+        """The policy with its defaults, and without the fields that its kind does not use. Errors: Invalid."""
         if self.kind is RetryKind.CLASSIC:
             return RetryPolicy()
         if self.kind is RetryKind.LIST:

@@ -1,4 +1,4 @@
-"""gRPC as every role uses it: handlers and values in; channels, servers, statuses and messages out.
+"""The use of gRPC by every role: channels, servers, statuses, and conversions of values and messages.
 
-What speaks on the wire imports it: the rpc rooms, the stubs of clients, the apps.
+The `rpc` packages, the stubs of clients and the apps import it.
 """

@@ -1,7 +1,7 @@
-"""The calls that carry whole batches: how their large messages are written and read, how they are opened and served.
+"""The calls that carry whole batches: their large messages, and how calls are opened and served.
 
-On the wire they are what the protos say. A handler gets and gives `Bulky` messages where the generated one has plain
-ones; see `bulk_field` for why.
+On the wire they follow the protos. Handlers take and return `Bulky` messages instead of generated ones; `bulk_field`
+gives the reason.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ MEMBER_MESSAGE = BulkField(members_pb2.MemberMessage, "frames", "content", views
 
 
 def batch_of(batch: record_pb2.SealedBatch, records: bytes | None = None) -> SealedBatch:
-    """A sealed batch, read; `records` are its bytes if they came beside it. Each look at those inside is a copy."""
+    """Read a sealed batch; `records` are its bytes if they came outside of it. Each access inside makes a copy."""
     return SealedBatch(
         batch.records if records is None else records,
         batch.records_crc32c,
@@ -35,7 +35,7 @@ def batch_of(batch: record_pb2.SealedBatch, records: bytes | None = None) -> Sea
 
 
 def envelope_to(batch: SealedBatch) -> record_pb2.SealedBatch:
-    """A sealed batch, written without its bytes, which travel beside it."""
+    """Write a sealed batch without its bytes, which are sent outside of it."""
     return record_pb2.SealedBatch(
         records_crc32c=batch.records_crc32c,
         count=batch.count,
@@ -47,7 +47,7 @@ def envelope_to(batch: SealedBatch) -> record_pb2.SealedBatch:
 
 
 class BulkCall:
-    """One of these calls. A side of it that is bulky is given as its field, the other one as its generated class."""
+    """One of these calls. A bulky request or response is given as its field, another one as its generated class."""
 
     def __init__(self, path: str, request: Any, response: Any, *, takes_many: bool = True) -> None:
         """`takes_many`: its requests are a stream, as its responses always are."""
@@ -57,12 +57,12 @@ class BulkCall:
         self._takes_many = takes_many
 
     def __call__(self, channel: grpc.aio.Channel, *request: Any) -> Any:
-        """Open it, with its one request if it takes no more."""
+        """Open the call; `request` is the one request of a call without a request stream."""
         kind = channel.stream_stream if self._takes_many else channel.unary_stream
         return kind(f"/{self.service}/{self.name}", _writer(self._request), _reader(self._response))(*request)
 
     def handler(self, call: Callable[..., Any]) -> Any:
-        """What serves it by `call`."""
+        """The handler that serves it by `call`."""
         kind = grpc.stream_stream_rpc_method_handler if self._takes_many else grpc.unary_stream_rpc_method_handler
         return kind(call, _reader(self._request), _writer(self._response))
 
@@ -85,7 +85,7 @@ _CALLS = {call.name: call for call in (produce, append, fetch_batches, push, fet
 
 
 def serve(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
-    """Let `server` answer these of the six calls, by method name, after it was given their whole services."""
+    """Let `server` answer these of the six calls, by method name, after their services were added to it."""
     for name, call in calls.items():
         known = _CALLS[name]
         server.add_registered_method_handlers(known.service, {name: known.handler(call)})

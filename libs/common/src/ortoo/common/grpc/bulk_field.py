@@ -4,9 +4,9 @@
     data = APPEND.write(Bulky(AppendRequest(queue_id=7), (records,)))   # for `request_serializer`
     request, (records,) = APPEND.read(data)                             # for `request_deserializer`
 
-A generated class copies a bytes field when it is set, when the message is written, when it is parsed and at each look.
-Batches of a megabyte pass here a hundred times a second, so a large field is put behind the message's other bytes:
-protobuf merges a nested message that comes in two pieces, so every decoder reads the same message.
+A generated class copies a bytes field when it is set, written and parsed, and at each access. Batches of a megabyte
+pass here a hundred times a second. Therefore a large field is put after the message's other bytes. Protobuf merges a
+nested message that comes in two pieces, so that every decoder reads the same message.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ from ortoo.common.records.wire import bytes_head
 BULK_BYTES_MIN: Final = 16 << 10
 """Below this size the generated classes are as fast."""
 PIECES_MAX: Final = 16_384
-"""How many fields a message may have on the way to its bulk: they are looked at one by one."""
+"""Maximum number of fields of a message on the way to its bulk, because they are examined one by one."""
 
 
 class Bulky:
@@ -29,7 +29,7 @@ class Bulky:
     __slots__ = ("bulks", "message")
 
     def __init__(self, message: Any, bulks: Sequence[Any] = ()) -> None:
-        """What `BulkField` writes and reads."""
+        """A message for `BulkField`, which writes and reads it."""
         self.message = message
         self.bulks = bulks
 
@@ -48,13 +48,13 @@ class Bulky:
 
 
 class BulkField:
-    """Where the bulk of one kind of message is: `names` lead to it from the outermost message on.
+    """The place of the bulk in one kind of message: `names` are its path from the outermost message.
 
-    The first name may be of a repeated field; then each of its messages has a bulk, in order.
+    The first name may be a repeated field; then each of its messages has a bulk, in order.
     """
 
     def __init__(self, kind: Any, *names: str, views: bool = False) -> None:
-        """The field that `names` lead to in a message of class `kind`; with `views` what is read shows the message."""
+        """The field at `names` in a message of class `kind`; with `views`, bulks are read as views of the message."""
         self._kind = kind
         self._bulk: Callable[[bytes | memoryview], bytes | memoryview] = memoryview if views else bytes
         self._names = names
@@ -69,7 +69,7 @@ class BulkField:
     def write(self, it: Bulky) -> bytes:
         """The bytes of the whole message; a message without bulks is written as it is.
 
-        Where no field on the way is repeated, all bulks together are the field, one behind the other.
+        Where no field on the way is repeated, the field is the concatenation of all bulks.
         """
         message, bulks = it.message, it.bulks
         if (length := sum(map(len, bulks))) < BULK_BYTES_MIN:
@@ -121,7 +121,7 @@ def _heads(path: Sequence[int], length: int) -> list[bytes]:
 def _without(
     data: memoryview, path: Sequence[int], found: list[memoryview | None], *, is_outermost: bool
 ) -> list[bytes | memoryview]:
-    """The pieces of a message that stay; what lies at `path` is put into `found`."""
+    """The pieces of a message without the fields at `path`, which are put into `found`."""
     wanted, deeper = path[0], path[1:]
     pieces: list[bytes | memoryview] = []
     position, end = 0, len(data)
@@ -150,11 +150,11 @@ def _without(
 
 
 def _field_bytes(data: memoryview, kind: int, position: int, end: int) -> int:
-    """How many bytes a number field has; 0 for a field that says its length."""
+    """The number of bytes of a number field; 0 for a length-delimited field."""
     if kind == 0:
         return _varint(data, position, end)[1] - position
     if kind not in _WIDTHS:
-        raise DecodeError(f"{kind} is no wire type: the message is damaged")
+        raise DecodeError(f"{kind} is not a wire type: the message is damaged")
     return _WIDTHS[kind]
 
 

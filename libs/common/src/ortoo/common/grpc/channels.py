@@ -1,4 +1,4 @@
-"""Outgoing connections: one channel an address, made when it is first needed, and the headers of its calls."""
+"""Outgoing connections: one channel per address, made when it is first needed, and the headers of its calls."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +15,7 @@ HeadersOf = Callable[[str, bytes | None], Headers]
 """Makes the headers of a call by its path, "/ortoo.v1.AdminService/ListTopics", and its request; None for a stream."""
 
 MESSAGE_BYTES_MAX = 8 << 20
-"""Largest gRPC message anywhere: a 4 MiB body, its batch and its envelope, with room."""
+"""Largest gRPC message anywhere: a 4 MiB body, its batch and its envelope, with a margin."""
 
 OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
@@ -24,12 +24,12 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # A restarted peer is back within a second; the default back-off of up to two minutes would leave us deaf.
+    # A restarted peer is back within a second; the default back-off of up to two minutes would be much too long.
     ("grpc.initial_reconnect_backoff_ms", 50),
-    # This one is how long an attempt to connect may take, whatever its name says: busy machines need their time.
+    # Despite its name this is the timeout of an attempt to connect; busy machines need a long one.
     ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # Every pool has its own connection, so one process may hold several clients that do not share fate.
+    # Every pool has its own connection, so that several clients in one process fail independently.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
@@ -47,9 +47,9 @@ class Channels:
         *,
         tls_name: str = "",
     ) -> None:
-        """Start empty; `headers_of` makes headers that every call carries, with `tls` TLS is spoken.
+        """Start empty; `headers_of` makes the headers of every call, `tls` turns TLS on.
 
-        `tls_name` is what peers' certificates are for; empty = for the host in the address.
+        `tls_name` is the expected name in peers' certificates; empty = the host in the address.
         """
         self._tls = tls
         self._tls_name = tls_name
@@ -66,7 +66,7 @@ class Channels:
             await self.drop(address)
 
     def to(self, address: str) -> grpc.aio.Channel:
-        """The channel to host:port; it connects by itself when it is used."""
+        """The channel to host:port; it connects at its first use."""
         channel = self._channels.get(address)
         if channel is None:
             channel = self._connected(address)
@@ -76,7 +76,7 @@ class Channels:
         return cast("grpc.aio.Channel", channel)
 
     def _connected(self, address: str) -> grpc.aio.Channel:
-        """A new one, which speaks TLS by the newest certificates; only sockets do."""
+        """A new channel, with the newest certificates if it uses TLS; only sockets do."""
         if self._tls is None:
             return current_transport().channel(address, OPTIONS)
         options: list[tuple[str, int | str]] = [*OPTIONS]
@@ -86,26 +86,26 @@ class Channels:
         return grpc.aio.secure_channel(address, credentials, options=options)
 
     async def renew(self) -> None:
-        """Call with the newest certificates from now on; what is open goes on, until they change once more."""
+        """Use the newest certificates for new calls. Open calls continue until the certificates change once more."""
         if isinstance(self._tls, Renewed) and self._tls.look():
             for address in list(self._channels):
                 if isinstance(channel := self._channels.get(address), _Channel):
                     await channel.replace(self._connected(address))
 
     async def drop(self, address: str) -> None:
-        """Close the channel to an address that is not used any more."""
+        """Close the channel to an address that is no longer used."""
         channel = self._channels.pop(address, None)
         if channel is not None:
             await channel.close()
 
 
 def with_headers(channel: grpc.aio.Channel, headers_of: HeadersOf) -> grpc.aio.Channel:
-    """What stubs need of a channel; a stream gets its headers once, when it is opened."""
+    """A channel for stubs that adds headers to each call; a stream gets them once, when it is opened."""
     return cast("grpc.aio.Channel", _Channel(channel, headers_of))
 
 
 class _Channel:
-    """The newest of several channels to a peer, but for how calls are made: on that one, with their headers."""
+    """Makes calls, with their headers, on the newest of several channels to a peer."""
 
     def __init__(self, channel: grpc.aio.Channel, headers_of: HeadersOf | None) -> None:
         self._channel = channel
@@ -116,13 +116,13 @@ class _Channel:
         return partial(self._making, name) if name in _KINDS else getattr(self._channel, name)
 
     async def replace(self, channel: grpc.aio.Channel) -> None:
-        """Make calls on another one; those on the last but one end."""
+        """Make new calls on another channel, and close the one before the current one."""
         former, self._former, self._channel = self._former, self._channel, channel
         if former is not None:
             await former.close()
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all channels."""
         for channel in (self._channel, self._former):
             if channel is not None:
                 await channel.close()
@@ -131,7 +131,7 @@ class _Channel:
         self, kind: str, path: str, request_serializer: Callable[[Any], bytes], *how: Any, **options: Any
     ) -> Callable[..., Any]:
         takes_many = kind.startswith("stream_")
-        # The one request is written here, for the headers may be about it.
+        # The one request is written here, because the headers may cover it.
         write = request_serializer if takes_many else bytes
 
         def made() -> tuple[grpc.aio.Channel, Any]:

@@ -1,8 +1,8 @@
-"""Tokens of the cluster, in files that its processes have and clients have not; and what they open.
+"""The cluster's secret tokens, read from files that its processes have and clients do not have.
 
-Calls between roles prove that they come from the cluster, by the header `x-ortoo-cluster`: the time in seconds, a dot,
-and HMAC-SHA256 by the token over the time and the call's path, in hexadecimal. A stream proves it when it is opened.
-Who can listen could repeat a proof, for the same method and for some minutes; TLS is what keeps listeners out.
+Calls between roles carry a proof in the header `x-ortoo-cluster`: the time in seconds, a dot, and an HMAC in
+hexadecimal. It is HMAC-SHA256 with the token over the time and the call's path. A stream has the proof of its opening.
+An eavesdropper could repeat a proof, for the same method and for some minutes; TLS prevents that.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ if TYPE_CHECKING:  # clients import this file as well, and have no such settings
     from ortoo.common.cluster.service_settings import ServiceSettings
 
 ADMIN_TOKEN = "x-ortoo-admin-token"
-"""Calls about users and keys carry this token as it is, from snodes to name servers."""
+"""Calls about users and keys, from snodes to name servers, carry this token in plain text."""
 CLUSTER_PROOF = "x-ortoo-cluster"
 LENGTH_MIN = 16
 WINDOW_S = 600
-"""How far apart the clocks of two processes may be."""
+"""Maximum difference between the clocks of two processes."""
 
 
 def read_token(path: str, field: str) -> str:
@@ -40,7 +40,7 @@ def read_token(path: str, field: str) -> str:
 
 
 def check_admin_token(expected: str, given: str) -> None:
-    """Refuse another token than the expected one; an empty one expects nothing. Errors: Forbidden."""
+    """Refuse a token other than the expected one; empty = any is accepted. Errors: Forbidden."""
     if expected and not hmac.compare_digest(expected.encode(), given.encode()):
         raise Forbidden(
             "users and keys are for snodes and operators with the name server's admin_token_file", field=ADMIN_TOKEN
@@ -56,12 +56,12 @@ class ClusterToken:
         self._clock = clock
 
     def headers(self, path: str, request: bytes | None) -> Headers:
-        """Those of a call that is made now."""
+        """The headers of a call that is made now."""
         now_s = self._clock.now_ms() // 1000
         return ((CLUSTER_PROOF, f"{now_s}.{self._digest(now_s, path)}"),)
 
     def check(self, path: str, proof: str) -> None:
-        """Refuse what is no proof of a call. Errors: Forbidden."""
+        """Refuse a text that is no valid proof of a call. Errors: Forbidden."""
         said, _, digest = proof.partition(".")
         now_s = self._clock.now_ms() // 1000
         time_s = int(said) if said.isascii() and said.isdecimal() and len(said) < 16 else 0
@@ -73,7 +73,7 @@ class ClusterToken:
             )
         if abs(now_s - time_s) > WINDOW_S:
             raise Forbidden(
-                f"the call was proved at {time_s} s since 1970, here it is {now_s}: more than {WINDOW_S} s apart; set "
+                f"the proof was made at {time_s} s since 1970, here it is {now_s}: more than {WINDOW_S} s apart; set "
                 "the clocks",
                 field=CLUSTER_PROOF,
             )
@@ -83,15 +83,15 @@ class ClusterToken:
 
 
 def cluster_token(path: str, clock: Clock) -> ClusterToken | None:
-    """That of the file which the setting `cluster_token_file` names; None for none. Errors: Invalid."""
+    """The token in the file of the setting `cluster_token_file`; None without a file. Errors: Invalid."""
     token = read_token(path, "cluster_token_file")
     return ClusterToken(token, clock) if token else None
 
 
 def cluster_channels(settings: "ServiceSettings", token: ClusterToken | None) -> Channels:
-    """Connections to other processes of the cluster, whose calls carry the proof if there is a token.
+    """Connections to other processes of the cluster; their calls carry the proof if there is a token.
 
-    They speak TLS if the cluster does. Errors: Invalid, naming the setting whose file is wrong.
+    They use TLS if the cluster does. Errors: Invalid, naming the setting whose file is wrong.
     """
     headers_of = token.headers if token is not None else None
     return Channels(headers_of, cluster_credentials(settings), tls_name=settings.tls_cluster_name)

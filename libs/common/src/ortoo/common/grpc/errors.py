@@ -1,4 +1,4 @@
-"""What a caller hears of what a handler raised."""
+"""Translates handlers' exceptions into the errors that callers get."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 def request_failed(error: Exception, method: str) -> OrtooError:
-    """What a caller of `method` hears of `error`: bytes that are no request are its own fault, a defect is ours.
+    """The error that a caller of `method` gets: Invalid for bytes that are no request, Internal for a defect.
 
-    Both are noted by `contain`. A stream that broke is Unavailable.
+    `contain` logs both. A stream that broke is Unavailable.
     """
     if isinstance(error, NotImplementedError):
         return Unsupported(f"{method} is not implemented by this server; upgrade it, or call another role")

@@ -1,12 +1,12 @@
-"""Plain values from protobuf messages and back, field by field, where both call a field by the same name.
+"""Converts protobuf messages to plain values and back, field by field, where both have the same field name.
 
-    topic = read(Topic, message)                                     # the arguments of Topic that Topic's message has
-    topic = read(Topic, message, publish_order=order)                # one that goes by another name or needs a rule
-    message = write(topic_pb2.Topic, topic)                          # the fields that the value has as attributes
+    topic = read(Topic, message)
+    topic = read(Topic, message, publish_order=order)     # another name, or a rule
+    message = write(topic_pb2.Topic, topic)
 
 A value is a dataclass, a NamedTuple or any class whose constructor is annotated; values inside a value are read and
-written the same way. How a pair of classes fits together is found out once. A field or argument that the other side
-does not have is left out, so an argument without a default that the message lacks is a TypeError at the first use.
+written the same way. The mapping of a pair of classes is computed once. Fields and arguments that the other side lacks
+are left out. An argument that has no default and is missing in the message raises TypeError at the first use.
 """
 
 import inspect
@@ -32,9 +32,9 @@ _Convert = Callable[[Any], Any]
 def read(kind: type[Value], message: Message, prefix: str = "", /, **given: Any) -> Value:
     """A `kind` from a message; `given` arguments are used as they are.
 
-    What a message leaves out is the argument's default, if the field knows of being left out (`optional`, or a
-    message); of an argument that may be None it is None, and so is an empty text or a zero. Repeated fields are tuples,
-    maps are dicts. Errors: Invalid for an enum's number that is not known here; its field is named below `prefix`.
+    A field with presence (`optional`, or a message) that is absent becomes the argument's default. An argument that may
+    be None becomes None if the field is absent, an empty text or zero. Repeated fields are tuples, maps are dicts.
+    Errors: Invalid for an unknown enum number, naming the field below `prefix`.
     """
     made: Any = kind
     for name, get in _reading(made, message.DESCRIPTOR, prefix):
@@ -46,7 +46,7 @@ def read(kind: type[Value], message: Message, prefix: str = "", /, **given: Any)
 
 
 def write(kind: type[Written], value: Any, /, **given: Any) -> Written:
-    """A message from a value; `given` fields are used as they are, and what is None is left out."""
+    """A message from a value; `given` fields are used as they are, and None is left out."""
     held_by: Any = type(value)
     for name, convert in _writing(kind.DESCRIPTOR, held_by):
         if name not in given:
@@ -60,7 +60,7 @@ _LEFT_OUT = object()
 
 @cache
 def _reading(kind: Any, descriptor: Descriptor, prefix: str) -> list[tuple[str, _Convert]]:
-    """The arguments of `kind` that a message has, each with what takes it out of one."""
+    """The arguments of `kind` that a message has, each with the function that reads it."""
     is_plain = hasattr(kind, "__dataclass_fields__") or issubclass(kind, tuple)
     hints = typing.get_type_hints(kind if is_plain else kind.__init__)
     return [
@@ -71,13 +71,13 @@ def _reading(kind: Any, descriptor: Descriptor, prefix: str) -> list[tuple[str, 
 
 
 def _getter(field: FieldDescriptor, hint: Any, default: Any, prefix: str) -> _Convert:
-    """What takes one argument, annotated `hint`, out of a message; it may answer _LEFT_OUT."""
+    """The function that reads one argument, annotated `hint`, from a message; it may return _LEFT_OUT."""
     name = field.name
     may_be_none = typing.get_origin(hint) in (Union, types.UnionType) and type(None) in typing.get_args(hint)
     if may_be_none:
         hint = next(one for one in typing.get_args(hint) if one is not type(None))
     if _is_map(field):
-        # The order of a protobuf map is that of addresses in memory; this one is its own.
+        # Protobuf maps iterate in the order of memory addresses; sorting makes the order stable.
         return lambda message: dict(sorted(getattr(message, name).items()))
     if field.is_repeated:
         item = _item_reader(field, (typing.get_args(hint) or (Any,))[0], prefix)
@@ -95,7 +95,7 @@ def _getter(field: FieldDescriptor, hint: Any, default: Any, prefix: str) -> _Co
 
 
 def _item_reader(field: FieldDescriptor, kind: Any, prefix: str) -> _Convert | None:
-    """What makes a `kind` of what the field, or one of its items, holds; None if it is that already."""
+    """The function that converts the field, or one of its items, to `kind`; None if no conversion is needed."""
     path = f"{prefix}.{field.name}" if prefix else field.name
     if field.message_type is not None:
         return lambda message: read(kind, message, path)
@@ -108,14 +108,14 @@ def _item_reader(field: FieldDescriptor, kind: Any, prefix: str) -> _Convert | N
         try:
             return kind(number)
         except ValueError:
-            raise Invalid(f"{number} is no {words}; give one of {known}", field=path) from None
+            raise Invalid(f"{number} is not a valid {words}; give one of {known}", field=path) from None
 
     return checked
 
 
 @cache
 def _writing(descriptor: Descriptor, kind: Any) -> list[tuple[str, _Convert | None]]:
-    """The fields of a message that a `kind` has, each with what turns what it holds into what the message takes."""
+    """The fields of a message that a `kind` has, each with the function that converts its value for the message."""
     names = {*inspect.signature(kind).parameters, *dir(kind)}
     return [(field.name, _item_writer(field)) for field in descriptor.fields if field.name in names]
 

@@ -1,4 +1,4 @@
-"""Requests that meet on their way travel together: what is asked for while one is under way waits for the next."""
+"""Batches requests: those made while a call is in progress wait, and are sent together in the next call."""
 
 import asyncio
 from collections import deque
@@ -15,7 +15,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(eq=False, slots=True)
 class _Request(Generic[Item, Answer]):
-    """What one task asked for."""
+    """The request of one task."""
 
     item: Item
     answer: "asyncio.Future[Answer]"
@@ -23,13 +23,13 @@ class _Request(Generic[Item, Answer]):
     def fail(self, error: Exception) -> None:
         if not self.answer.done():
             self.answer.set_exception(error)
-            self.answer.exception()  # whoever asked may have gone
+            self.answer.exception()  # read it, because the task may have ended
 
 
 class RequestBatcher(Generic[Item, Answer]):
-    """The requests of one kind that the tasks of a consumer make, or several consumers.
+    """The requests of one kind, made by the tasks of one or several consumers.
 
-    Whoever still waits when `background` ends is cancelled: nobody knows what became of the request.
+    Tasks that still wait when `background` ends are cancelled, because the outcome of their requests is unknown.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class RequestBatcher(Generic[Item, Answer]):
     ) -> None:
         """`send` answers several requests, at most `size_max` in size, in their order; runs in `background`.
 
-        So many of its calls are under way at once. `unclaimed` gets an answer that nobody waits for any more.
+        At most `under_way_max` of its calls run at once. `unclaimed` gets answers whose tasks no longer wait.
         """
         self._send = send
         self._background = background
@@ -60,7 +60,7 @@ class RequestBatcher(Generic[Item, Answer]):
         self._is_closed = False
 
     async def ask(self, item: Item) -> Answer:
-        """The answer to one request. Errors: what `send` raises; Unavailable when the consumer is left meanwhile."""
+        """The answer to one request. Errors: those of `send`, and Unavailable when the consumer is closed meanwhile."""
         request: _Request[Item, Answer] = _Request(item, asyncio.get_running_loop().create_future())
         if self._is_closed:
             raise _left()
@@ -76,19 +76,19 @@ class RequestBatcher(Generic[Item, Answer]):
             raise
         finally:
             self._open.pop(request, None)
-            del request  # it has the error, whose traceback leads to this frame
+            del request  # break a cycle: its error has a traceback with this frame
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether no request is in progress."""
         return not self._senders
 
     async def settled(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no request is in progress."""
         await self._idle.wait()
 
     def close(self) -> None:
-        """Whoever waits hears that the consumer was left."""
+        """Fail all waiting requests with Unavailable."""
         self._is_closed = True
         self._waiting.clear()
         for request in self._open:
@@ -98,7 +98,7 @@ class RequestBatcher(Generic[Item, Answer]):
         sender = object()
         self._senders.add(sender)
         self._idle.clear()
-        task = self._background.contained("requests", self._send_waiting(sender))  # who asks in the same turn joins
+        task = self._background.contained("requests", self._send_waiting(sender))  # requests of this turn join
         task.add_done_callback(lambda _: self._over(sender))  # it may have been cancelled before it began
 
     async def _send_waiting(self, sender: object) -> None:
@@ -130,7 +130,7 @@ class RequestBatcher(Generic[Item, Answer]):
         except Exception as error:
             for request in together:
                 request.fail(error)
-            del together, request  # which have the error
+            del together, request  # they refer to the error
             return
         for request, answer in zip(together, answers, strict=True):
             if request.answer.done():
@@ -144,4 +144,4 @@ class RequestBatcher(Generic[Item, Answer]):
 
 
 def _left() -> Unavailable:
-    return Unavailable("the consumer was left before the answer; the outcome is unknown")
+    return Unavailable("the consumer was closed before the answer; the outcome is unknown")

@@ -32,20 +32,20 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 
 STREAMS_OF_CONNECTION_MAX = 1_000
-"""How many calls may be open on one connection; a client's further calls wait for one of them to end."""
+"""Maximum number of open calls on one connection; a client's further calls wait for one of them to end."""
 SET_UP_MS_MAX = 10_000
-"""How long a connection may take to be set up: the handshake of TLS, and the first words of HTTP/2."""
+"""Timeout of a connection's set-up: the TLS handshake, and the HTTP/2 preface."""
 IDLE_MS_MAX = 300_000
-"""How long a connection may have no call; clients connect again by themselves with their next one."""
+"""Maximum time of a connection without a call; clients reconnect automatically with their next one."""
 PING_STRIKES_MAX = 100
-"""How many pings may come too soon, while nothing is sent in between, before the connection is ended."""
+"""Number of pings that may come too soon, without data in between, before the connection is closed."""
 OPTIONS: tuple[tuple[str, int], ...] = (
     *inflation.OPTIONS,
     *core_sockets.OPTIONS,
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_metadata_size", HEADER_BYTES_MAX),
-    # Between the two sizes gRPC refuses by chance.
+    # Between the two sizes gRPC refuses at random.
     ("grpc.absolute_max_metadata_size", HEADER_BYTES_MAX),
     ("grpc.max_concurrent_streams", STREAMS_OF_CONNECTION_MAX),
     ("grpc.server_handshake_timeout_ms", SET_UP_MS_MAX),
@@ -60,16 +60,16 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 LIVE = "live"
-"""What the health service is asked for by who restarts a process: its event loop turns, and it can do its work."""
+"""The health service's name for liveness probes: the event loop runs, and the process can do its work."""
 CHECK = "/grpc.health.v1.Health/Check"
 LAST_WORD_S = 0.1
-"""How long a stop waits for watchers of health to hear of it."""
+"""Time for which a stop waits until watchers of health are notified."""
 
 AddServicer = Callable[[Any], None]
 
 
 class _Health(HealthServicer):  # type: ignore[misc]  # it comes without types
-    """The health service; those who watch it are told of a stop and let go, else each would hold up the stop."""
+    """The health service; at a stop it notifies its watchers and ends their streams, which would delay the stop."""
 
     def __init__(self, draining: asyncio.Event) -> None:
         super().__init__()
@@ -95,9 +95,9 @@ class _Health(HealthServicer):  # type: ignore[misc]  # it comes without types
 class GrpcServer:
     """A listening server. Entering the block binds the port; leaving it drains in two stages.
 
-    A stop has two stages. The health service says at once that requests are not welcome any more, and everything is
-    served as before for `drain_delay_s`. Then `draining` is set: handlers of long streams end them when they see it.
-    Calls that are still running after another `grace_s` are cancelled.
+    A stop has two stages. The health service reports NOT_SERVING at once, and all calls are served as before for
+    `drain_delay_s`. Then `draining` is set, and handlers of long streams end them. Calls that are still running after
+    another `grace_s` are cancelled.
     """
 
     def __init__(
@@ -123,12 +123,12 @@ class GrpcServer:
         connections_per_address_max: int = 0,
         descriptors_max: int = 0,
     ) -> None:
-        """Serve on host:port (port 0: the kernel picks; empty: only by TLS), which `setting` names.
+        """Serve on host:port, which `setting` names. Port 0 = chosen by the kernel; an empty address = only TLS.
 
-        `servicers` are (full service name, add-to-server) pairs. Unless it `is_ready` at once, requests are welcome
-        when `set_serving` says so.
+        `servicers` are (full service name, add-to-server) pairs. Unless it `is_ready` at once, the server reports
+        NOT_SERVING until `set_serving`.
 
-        What calls cost is drawn from `memory`; None = from a budget that nothing else draws from.
+        The memory of calls is drawn from `memory`; None = from a budget of this server alone.
 
         The order of work at a call: `outermost`, memory, `guards`, the counts of elements, decoding, `layers`, the
         handler. A guard's layers `after_decoding` come before the other `layers`. Guards and layers raise OrtooErrors,
@@ -136,9 +136,9 @@ class GrpcServer:
 
         `hot` are full names of unary methods that the queue front serves, where it can; it serves health checks too.
 
-        With `shares_ports` other processes listen on the same ports, and each connection is one's; `own_address` is
-        then one more, where this process alone is reached. Empty = none. Once it is `alone`, for who told others of it
-        is gone, a stop waits for nobody to hear of it.
+        With `shares_ports` other processes listen on the same ports, and each connection belongs to one of them.
+        `own_address` is then a further address, which only this process serves. Empty = none. Once `alone` is set,
+        because the process that advertised this one has ended, a stop does not wait for load balancers.
 
         Each port takes `connections_max` connections, `connections_per_address_max` of them from one address; 0 = as
         many as memory allows, and half of them. `descriptors_max` is how many descriptors the connections of all ports
@@ -146,7 +146,7 @@ class GrpcServer:
         """
         self.draining = asyncio.Event()
         self.serving = False
-        """Whether requests are welcome."""
+        """Whether requests are accepted."""
         self.address = address
         self._setting = setting
         self._is_ready = is_ready
@@ -179,7 +179,7 @@ class GrpcServer:
             *OPTIONS,
             # gRPC closes further connections when it accepts them, so that idle ones and unfinished handshakes count.
             ("grpc.max_allowed_incoming_connections", limits.connections_max),
-            # Two processes on one port would share its calls by chance, unless somebody keeps it for them.
+            # Two processes on one port would share its calls at random, unless another process holds it for them.
             ("grpc.so_reuseport", int(shares_ports)),
         )
         transport = current_transport()
@@ -189,7 +189,7 @@ class GrpcServer:
         self._calls = calls
         self._has_sockets = transport.has_sockets
         self._background = Background("connections")
-        # The calls of a method that the front serves wait in a queue of their own: no other method's fill it.
+        # The calls of a hot method wait in a queue of their own, which calls of other methods cannot fill.
         self._front = QueueFront.before(self._server, (*hot, CHECK), around)
         for _, add in servicers:
             add(self._front or self._server)
@@ -221,7 +221,7 @@ class GrpcServer:
         return self
 
     def _watch(self) -> None:
-        """Look after the connections for as long as the server listens."""
+        """Watch the connections while the server listens."""
         addresses = (self.address, self.own_address, self.tls_address, self.cluster_address)
         self._connections.ports = {int(address.rpartition(":")[2]) for address in addresses if address}
         self._background.contained("connections", self._connections.look_at_connections())
@@ -246,15 +246,15 @@ class GrpcServer:
         return self._connections.findings()
 
     def ended_connections(self) -> dict[str, int]:
-        """How many connections were ended because of what their peers did, by reason."""
+        """The number of connections that were closed because of their peers' behaviour, by reason."""
         return {**self._connections.ended, **self._calls.ended}
 
     def never_again(self) -> None:
-        """Say by grpc.health.v1, to who asks for LIVE, that only a new process can do this one's work."""
+        """Report by grpc.health.v1, for LIVE, that only a new process can do this one's work."""
         self._health.live = False
 
     async def set_serving(self, serving: bool) -> None:
-        """Say by grpc.health.v1 whether requests are welcome."""
+        """Report by grpc.health.v1 whether requests are accepted."""
         self.serving = serving
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in ["", *self._names]:
@@ -265,23 +265,23 @@ class GrpcServer:
     ) -> None:
         self.serving = False
         try:
-            # First word: go elsewhere. Whoever chooses by health needs a moment to hear it; all is served meanwhile.
+            # First stage: health checks fail, and all calls are served until load balancers have noticed that.
             await self._health.enter_graceful_shutdown()
             if self._drain_delay_s:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._drain_delay_s):
                         await self._alone.wait()
         finally:
-            # Second word: what is open ends. It is said even when nobody waits for the first one any more.
+            # Second stage: open calls end, also if the first stage was cancelled.
             self.draining.set()
             await self._stop(self._grace_s)
 
 
 def cannot_listen(address: str, field: str) -> Conflict:
-    """What is said of a port that cannot be had."""
+    """The error of a port that cannot be bound."""
     return Conflict(
         f"cannot listen on {address}: the port is taken or the address is not this machine's; "
-        f"choose another with {field}, or stop the process that has it",
+        f"choose another with {field}, or stop the other process",
         field=field,
     )
 

@@ -1,13 +1,13 @@
-"""How clients sign, told in the header `authorization`: RocketMQ's in the first way, our own in the second.
+"""Signatures of clients in the header `authorization`: RocketMQ's clients use the first form, our own the second.
 
     MQv2-HMAC-SHA1 Credential=ACCESS_KEY, SignedHeaders=x-mq-date-time, Signature=HEX
     ORTOO1-HMAC-SHA256 Credential=ACCESS_KEY, SignedHeaders=x-mq-date-time;method;request, Signature=HEX
 
-The first is HMAC-SHA1 over the header `x-mq-date-time`: who can listen can say it again, for any request. The second is
+The first is HMAC-SHA1 over the header `x-mq-date-time`; an eavesdropper can reuse it for any request. The second is
 HMAC-SHA256 over three lines: that header, the method ("AdminService/ListTopics"), and the SHA-256 of the request's
-bytes in hexadecimal. A stream has no such bytes: its third line is empty, and what is signed is its opening. Who can
-listen can say the same again, and nothing else. The access key may be followed by `/` and more. The time counts: a
-signature is good for a few minutes. Some of RocketMQ's clients call their local time UTC.
+bytes in hexadecimal. For a stream, only its opening is signed, and the third line is empty. An eavesdropper can only
+repeat the same request. The access key may be followed by `/` and more. A signature is valid for a few minutes. Some of
+RocketMQ's clients send their local time as UTC.
 """
 
 import hashlib
@@ -26,52 +26,52 @@ REQUEST_ALGORITHM = "ORTOO1-HMAC-SHA256"
 
 HALF_HOUR_MS = 1_800_000
 ZONES_MS = (-12 * 3_600_000, 14 * 3_600_000)
-"""The offsets of local times, from the west of the date line to its east."""
+"""The smallest and the largest offset of a local time."""
 QUARTER_ZONES_MS = tuple(minutes * 60_000 for minutes in (345, 525, 765, 825))
-"""Those that are no whole half hours: Nepal's, Eucla's and Chatham's, in winter and summer."""
+"""Offsets that are not multiples of half an hour: Nepal's, Eucla's and Chatham's, in winter and summer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who signed, and what came out."""
+    """The access key and the digest of a signature."""
 
     access_key: str
     digest: bytes
     covers_request: bool = False
-    """Whether it is one over method and request."""
+    """Whether it covers the method and the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedCall:
-    """A call as its signature covers it."""
+    """The parts of a call that its signature covers."""
 
     method: str
     """Such as "AdminService/ListTopics"."""
     request: bytes | None
-    """As it came; None for a stream."""
+    """The bytes as received; None for a stream."""
 
     def text(self, date_time: str) -> bytes:
-        """What is signed."""
+        """The bytes that are signed."""
         digest = "" if self.request is None else hashlib.sha256(self.request).hexdigest()
         return f"{date_time}\n{self.method}\n{digest}".encode()
 
 
 def read_signature(authorization: str) -> Signature:
-    """Read the header. Errors: Invalid, saying what is missing."""
+    """Read the header. Errors: Invalid, naming the missing part."""
     algorithm, _, fields = authorization.partition(" ")
     said = dict(part.strip().split("=", 1) for part in fields.split(",") if "=" in part)
     access_key = said.get("Credential", "").partition("/")[0]
     if not access_key:
-        raise Invalid("the signature names nobody; give the client an access key and a secret", field=AUTHORIZATION)
+        raise Invalid("missing access key: configure the client with an access key and a secret", field=AUTHORIZATION)
     try:
         digest = bytes.fromhex(said.get("Signature", ""))
     except ValueError:
-        raise Invalid("the signature is no hexadecimal text", field=AUTHORIZATION) from None
+        raise Invalid("the signature is not hexadecimal text", field=AUTHORIZATION) from None
     return Signature(access_key, digest, algorithm == REQUEST_ALGORITHM)
 
 
 def sign(secret_key: str, date_time: str) -> bytes:
-    """What the right digest is."""
+    """The correct digest."""
     return hmac.new(secret_key.encode(), date_time.encode(), hashlib.sha1).digest()
 
 
@@ -83,7 +83,7 @@ def request_headers(access_key: str, secret_key: str, date_time: str, call: Sign
 
 
 def signing(access_key: str, secret_key: str, clock: Clock) -> HeadersOf:
-    """What makes the headers of each call that a user makes, method and request included."""
+    """A function that signs each call of a user, with its method and request."""
 
     def headers_of(path: str, request: bytes | None) -> Headers:
         now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -93,7 +93,7 @@ def signing(access_key: str, secret_key: str, clock: Clock) -> HeadersOf:
 
 
 def is_signed(signature: Signature, secret_key: str, date_time: str, call: SignedCall) -> bool:
-    """Whether the secret made this signature; takes as long for a wrong one as for a right one."""
+    """Whether the secret made this signature; compares in constant time."""
     if signature.covers_request:
         expected = hmac.digest(secret_key.encode(), call.text(date_time), hashlib.sha256)
     else:
@@ -102,9 +102,9 @@ def is_signed(signature: Signature, secret_key: str, date_time: str, call: Signe
 
 
 def check_time(date_time: str, now_ms: int, window_ms: int, *, local: bool) -> None:
-    """Refuse what was not signed about now: `YYYYMMDDThhmmssZ`, or RFC 3339 with an offset.
+    """Refuse a time that is not close to now: `YYYYMMDDThhmmssZ`, or RFC 3339 with an offset.
 
-    With `local` the first form may be the time of any zone: Java, Python and Go clients call theirs UTC.
+    With `local` the first form may be the time of any zone: Java, Python and Go clients send local time as UTC.
     Errors: Invalid, naming both times.
     """
     ahead_ms = signed_at_ms(date_time) - now_ms
@@ -117,13 +117,13 @@ def check_time(date_time: str, now_ms: int, window_ms: int, *, local: bool) -> N
         now = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
         raise Invalid(
             f"the request was signed at {date_time}, here it is {now}: more than {window_ms // 1000} s apart; sign "
-            "each request when it is sent, and set the clocks",
+            "requests when they are sent, and set the clocks",
             field=DATE_TIME,
         )
 
 
 def signed_at_ms(date_time: str) -> int:
-    """The time in a header, by its own words. Errors: Invalid."""
+    """The time in a header, without correction. Errors: Invalid."""
     try:
         if len(date_time) > 64:
             raise ValueError("too long")
@@ -131,6 +131,6 @@ def signed_at_ms(date_time: str) -> int:
         return int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise Invalid(
-            f"{date_time[:64]!r} is no time; give it as 20240102T030405Z, or by RFC 3339 with an offset",
+            f"{date_time[:64]!r} is not a time; give it as 20240102T030405Z, or by RFC 3339 with an offset",
             field=DATE_TIME,
         ) from None

@@ -1,4 +1,4 @@
-"""Both ends of TLS, by files that are read again when they change: servers' ports, what a client believes and shows."""
+"""TLS of servers and clients. Certificate files are read again when they change."""
 
 import contextlib
 import ssl
@@ -21,28 +21,28 @@ if TYPE_CHECKING:  # clients import this file as well, and have no such settings
     from ortoo.common.cluster.service_settings import ServiceSettings
 
 LOOKED_AT_S = 0.05
-"""How long a new certificate is held back, so that handshakes that have looked at the old one get hold of it."""
+"""The delay before a new certificate is used, so that handshakes that are reading the old one can finish that."""
 SYSTEM = "system"
 """In place of a file: the roots that come with gRPC."""
 MADE_FOR = timedelta(days=3_650)
-"""How long a certificate is good that was made here."""
+"""The validity of certificates that are made here."""
 
 T = TypeVar("T")
 _log = get_logger("tls")
 
 
 class Renewed(Generic[T]):
-    """What is made of files, and made anew when they have changed."""
+    """A value made from files, and made again when they change."""
 
     def __init__(self, files: Sequence[Path], make: Callable[[], T]) -> None:
-        """Make it now. Errors: what `make` raises."""
+        """Make it now. Errors: those of `make`."""
         self._files = files
         self._make = make
         self._seen = self._state()
         self.value = make()
 
     def look(self) -> bool:
-        """Whether it is another one now. While the files cannot be read it stays."""
+        """Make it again if the files have changed; whether it did. While they cannot be read the old value stays."""
         state = self._state()
         if state == self._seen:
             return False
@@ -69,21 +69,21 @@ class Renewed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class TlsListener:
-    """A second port of the same server, on which TLS is spoken."""
+    """A second port of the same server, which uses TLS."""
 
     address: str
     """host:port; port 0 takes any free one."""
     certificate_file: str
-    """The server's certificate and those between it and the root, PEM. Empty = one is made, for development: it keeps
-    listeners out, and only clients that believe any certificate take it."""
+    """The server's certificate and those between it and the root, PEM. Empty = one is made, for development. It keeps
+    eavesdroppers out, and only clients that trust any certificate accept it."""
     key_file: str
     """The certificate's private key, PEM."""
     client_ca_file: str = ""
-    """The roots of clients' certificates, PEM: every client must show one. Empty = none needs one."""
+    """The roots of clients' certificates, PEM. Every client must then show one. Empty = no client needs one."""
     settings: tuple[str, str, str, str] = (
         "tls_listen_address", "tls_certificate_file", "tls_key_file", "tls_client_ca_file",
     )  # fmt: skip
-    """What these four are called by who chooses them."""
+    """The names of the settings for these four fields."""
 
     def credentials(self) -> grpc.ServerCredentials:
         """Read the files, and again before a handshake when they have changed. Errors: Invalid, naming the setting."""
@@ -97,15 +97,15 @@ class TlsListener:
         def newest() -> grpc.ServerCertificateConfiguration | None:
             """Called by gRPC before each handshake, in a thread of its own, one call at a time.
 
-            What it returns replaces what there was, and a configuration may be returned once. gRPC frees the old one
-            while another handshake may just have looked at it, which ends the process: who has looked goes on first.
+            Its result replaces the old configuration, and may be returned only once. Then gRPC frees the old one while
+            another handshake may read it, which would crash the process. The sleep lets such handshakes proceed first.
             """
             if not made.look():
                 return None
-            time.sleep(LOOKED_AT_S)  # noqa: TID251  # no loop of ours runs in that thread
+            time.sleep(LOOKED_AT_S)  # noqa: TID251  # that thread runs no event loop
             return made.value
 
-        # That None stands for what there was is in gRPC's documentation, not in its types.
+        # None means that the configuration stays, by gRPC's documentation; its types lack that.
         return grpc.dynamic_ssl_server_credentials(made.value, newest, bool(self.client_ca_file))  # type: ignore[arg-type]
 
     def _read(self) -> grpc.ServerCertificateConfiguration:
@@ -117,14 +117,14 @@ class TlsListener:
 
 @dataclass(frozen=True, slots=True)
 class TlsClient:
-    """How a client speaks TLS."""
+    """The TLS settings of a client."""
 
     ca_file: str
     """The roots of servers' certificates, PEM; `system` = those that come with gRPC."""
     certificate_file: str = ""
-    """What the client shows, PEM; empty = nothing."""
+    """The client's certificate, PEM; empty = none."""
     key_file: str = ""
-    """The private key of that, PEM."""
+    """The private key of that certificate, PEM."""
 
     def __post_init__(self) -> None:
         if bool(self.certificate_file) != bool(self.key_file):
@@ -142,9 +142,9 @@ class TlsClient:
 
 
 def cluster_credentials(settings: "ServiceSettings") -> Renewed[grpc.ChannelCredentials] | None:
-    """What a process of the cluster makes calls to others with; None = they are in the clear.
+    """The credentials for calls to other processes of the cluster; None = calls in plaintext.
 
-    Both ends show certificates of the same kind. Errors: Invalid, naming the setting.
+    Both sides show certificates of the same roots. Errors: Invalid, naming the setting.
     """
     if not settings.tls_cluster_listen_address:
         return None
@@ -159,7 +159,7 @@ def cluster_credentials(settings: "ServiceSettings") -> Renewed[grpc.ChannelCred
 
 
 def cluster_listener(settings: "ServiceSettings", address: str = "") -> TlsListener | None:
-    """The port for processes of the cluster, at this address or the one in the settings, when they speak TLS."""
+    """The port for processes of the cluster, at this address or that of the settings; None without TLS."""
     if not settings.tls_cluster_listen_address:
         return None
     return TlsListener(
@@ -172,8 +172,8 @@ def cluster_listener(settings: "ServiceSettings", address: str = "") -> TlsListe
 
 
 def made_certificate(hosts: Sequence[str]) -> tuple[bytes, bytes]:
-    """A certificate for names or addresses of hosts that signed itself, and its key, both PEM: for development."""
-    # It takes a tenth of a second to import, and nothing else here needs it.
+    """A self-signed certificate for names or addresses of hosts, and its key, both PEM, for development."""
+    # The import takes a tenth of a second, and is only needed here.
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -202,30 +202,30 @@ def made_certificate(hosts: Sequence[str]) -> tuple[bytes, bytes]:
 
 
 def _read_pair(key_file: Path, certificate_file: Path, key_field: str, field: str) -> tuple[bytes, bytes]:
-    """A key and its certificate: gRPC takes any two texts, and then makes no connection. Errors: Invalid."""
+    """Read and check a key and its certificate; gRPC would accept any two texts and then fail. Errors: Invalid."""
     key, certificate = _read(key_file, key_field), _read(certificate_file, field)
     context = _context()
     try:
         context.load_cert_chain(certificate_file, key_file, password="")
     except (OSError, ValueError) as error:
-        words = f"{certificate_file} is no certificate of the key in {key_file}: {error}; give both as they were made"
+        words = f"{certificate_file} is not the certificate of the key in {key_file}: {error}; give a matching pair"
         raise Invalid(words, field=field) from None
     return key, certificate
 
 
 def _read_roots(file: Path, field: str) -> bytes:
-    """Certificates to believe. Errors: Invalid."""
+    """Read trusted certificates. Errors: Invalid."""
     roots = _read(file, field)
     try:
         _context().load_verify_locations(file)
     except OSError as error:
-        raise Invalid(f"{file} holds what is no certificate: {error}; give PEM", field=field) from None
+        raise Invalid(f"{file} contains an invalid certificate: {error}; give PEM", field=field) from None
     return roots
 
 
 def _context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.set_ciphers("ALL:@SECLEVEL=0")  # which keys are long enough is for gRPC to say
+    context.set_ciphers("ALL:@SECLEVEL=0")  # gRPC decides which keys are long enough
     return context
 
 
@@ -235,5 +235,5 @@ def _read(file: Path, field: str) -> bytes:
     except OSError as error:
         raise Invalid(f"{file} cannot be read: {error.strerror}; give a PEM file", field=field) from None
     if b"-----BEGIN " not in text:
-        raise Invalid(f"{file} is no PEM file; it must hold a line like -----BEGIN ...-----", field=field)
+        raise Invalid(f"{file} is not a PEM file; it must contain a line like -----BEGIN ...-----", field=field)
     return text

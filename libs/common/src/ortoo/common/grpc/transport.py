@@ -1,4 +1,4 @@
-"""Where channels and servers come from: real ones on sockets, unless the task's context says otherwise."""
+"""The factory of channels and servers: sockets, unless the task's context has another one, such as a simulation's."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -8,24 +8,24 @@ from typing import Protocol
 import grpc
 
 Options = Sequence[tuple[str, int]]
-"""What gRPC calls channel arguments; servers take them too."""
+"""gRPC's channel arguments; servers take them too."""
 
 
 class Transport(Protocol):
-    """Makes both ends of connections, which then behave as grpc.aio says."""
+    """Makes both ends of connections, which behave as those of grpc.aio."""
 
     has_sockets: bool
     """Whether the connections are sockets of this process."""
 
     def channel(self, address: str, options: Options) -> grpc.aio.Channel:
-        """A channel to host:port; it connects by itself when it is used."""
+        """A channel to host:port; it connects at its first use."""
 
     def server(self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options) -> grpc.aio.Server:
-        """A server that listens nowhere yet; of the interceptors the first one is the outermost."""
+        """A server that does not listen yet; the first interceptor is the outermost."""
 
 
 class SocketTransport:
-    """The real one."""
+    """The transport over sockets."""
 
     has_sockets = True
 
@@ -43,13 +43,13 @@ _transport: ContextVar[Transport] = ContextVar("transport", default=_SOCKETS)
 
 
 def current_transport() -> Transport:
-    """The transport of whoever calls. Tasks inherit it from the task that spawned them."""
+    """The transport of the current task. Tasks inherit it from the task that spawned them."""
     return _transport.get()
 
 
 @contextlib.contextmanager
 def using_transport(transport: Transport) -> Iterator[None]:
-    """Let channels and servers that are made in the block, and by tasks that it spawns, come from `transport`."""
+    """Make channels and servers of the block, and of tasks that it spawns, with `transport`."""
     token = _transport.set(transport)
     try:
         yield

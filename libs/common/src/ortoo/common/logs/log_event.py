@@ -18,9 +18,9 @@ class LogEvent:
     """In snake_case; the same in all releases."""
     level: Level
     meaning: str
-    """What happened, for an operator."""
+    """The cause or the effect, for an operator."""
     action: str
-    """What the operator does; "None." where there is nothing to do."""
+    """The remedy; "None." where no action is needed."""
 
 
 def debug(name: str, meaning: str, action: str) -> LogEvent:

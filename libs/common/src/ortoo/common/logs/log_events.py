@@ -1,4 +1,4 @@
-"""The log events of what all roles share: name, level, meaning, and what the reader of the log does."""
+"""The log events of all processes: name, level, meaning and remedy."""
 
 from ortoo.common.logs.log_event import error, info, warning
 

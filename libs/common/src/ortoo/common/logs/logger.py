@@ -1,7 +1,7 @@
 """Structured logs: events with key-value pairs, for people on a terminal and JSON elsewhere.
 
-A log line never raises and never waits. Lines of a process go to standard error by a `LineWriter`: what its reader does
-not take is dropped and counted.
+A log line never raises and never waits. A `LineWriter` writes the lines of a process to standard error. Lines that the
+reader does not take in time are dropped and counted.
 """
 
 import contextlib
@@ -19,17 +19,17 @@ from ortoo.common.machine.line_writer import LineWriter
 
 
 class Logger:
-    """Writes lines that carry a component's name. A line that cannot be made is dropped and counted, never raised."""
+    """Writes lines with a component's name. A line that cannot be formatted is dropped and counted, never raised."""
 
     def __init__(self, component: str) -> None:
         self._logger: Any = structlog.get_logger(f"ortoo.{component}", component=component)
 
     def emit(self, event: LogEvent, /, **values: object) -> None:
-        """Write one line: the event at its level with key-value fields; `exc_info` adds a traceback."""
+        """Write one line: the event at its level with key-value fields. `exc_info=True` adds a traceback."""
         write = getattr(self._logger, event.level)
         try:
             write(event.name, **values)
-        except Exception as error:  # a value without a text, or a handler of the application's
+        except Exception as error:  # a value's `__str__`, or a handler of the application
             with contextlib.suppress(Exception):
                 write(event.name, log_error=type(error).__name__)
                 return
@@ -57,7 +57,7 @@ def configure(*, level: str = "info", json: bool | None = None) -> None:
 
 
 def own_standard_error() -> None:
-    """Let whatever this process writes to standard error go the way of its log lines."""
+    """Write all output of this process to standard error through the queue of its log lines."""
     standard_files.own_standard_error(_writer())
 
 
@@ -72,7 +72,7 @@ def get_logger(component: str) -> Logger:
 
 
 def use_standard_logging() -> None:
-    """Give all lines to `logging`, by the loggers `ortoo.*`: in an application the application says what is shown."""
+    """Pass all lines to `logging`, to the loggers `ortoo.*`, so that an application can configure them."""
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, structlog.contextvars.merge_contextvars, _as_record],
         wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
@@ -82,7 +82,7 @@ def use_standard_logging() -> None:
 
 
 class _QueuedLogger:
-    """What structlog hands its lines to."""
+    """The sink of structlog: the queue of this process."""
 
     def __init__(self, *_: object) -> None:
         self._write = _writer().write
@@ -95,7 +95,7 @@ class _QueuedLogger:
 
 @functools.cache
 def _writer() -> LineWriter:
-    """The one of this process."""
+    """The writer of this process."""
     return LineWriter(standard_files.STANDARD_ERROR, on_gap=_tell_of_gap)
 
 

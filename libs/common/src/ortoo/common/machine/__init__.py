@@ -1,1 +1,1 @@
-"""What a process asks of the operating system for itself: memory, cores, standard files."""
+"""The process's use of the operating system: memory, cores, standard files."""

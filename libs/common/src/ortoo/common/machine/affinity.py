@@ -1,4 +1,4 @@
-"""The cores of Linux: what each has done, which of them the threads of this process may run on, and which are taken."""
+"""CPU affinity on Linux: the load of each core, the allowed cores of this process's threads, and claims of cores."""
 
 import contextlib
 import os
@@ -10,33 +10,33 @@ from pathlib import Path
 from ortoo.common.machine.cores import Cores
 
 PARENT_CORES = "ORTOO_PARENT_CORES"
-"""The variable of the environment by which a process that keeps to one core tells those that it starts, and which
-inherit that, what it was given itself. It is no setting."""
+"""The environment variable by which a pinned process passes its original cores to its child processes, which inherit
+the pinning. It is not a setting."""
 CLAIM = "\0ortoo core {}"
-"""The socket's name by which a core is taken: the kernel's, gone with the process that has it."""
+"""The abstract socket name that claims a core. The kernel releases it when the process ends."""
 STAT, TASKS = Path("/proc/stat"), Path("/proc/self/task")
 
 
 def system_cores() -> Cores | None:
-    """What this system offers; None where it does not let processes choose, or does not say what cores do."""
+    """The cores of this system; None where it has no CPU affinity, or does not report the load of cores."""
     if not hasattr(os, "sched_setaffinity") or not TASKS.exists():
         return None
     return cores if (cores := LinuxCores()).busy_s() else None
 
 
 def use_parents_cores() -> None:
-    """Use what the parent was given, and not only what it keeps to. Call it before threads are begun."""
+    """Use the original cores of the parent, not only the one that it is pinned to. Call it before starting threads."""
     if text := os.environ.pop(PARENT_CORES, ""):
         _allow(0, frozenset(map(int, text.split(","))))
 
 
 class LinuxCores:
-    """See `Cores`. Belongs to the main thread, from which the process's own processes are started."""
+    """See `Cores`. Belongs to the main thread, which starts the child processes."""
 
     def __init__(self) -> None:
-        """All cores are used, as they were before."""
+        """Begin without pinning."""
         self._all = frozenset[int]()
-        """What to go back to; empty when all threads have it."""
+        """The original cores, to be restored; empty when all threads have them."""
         self._core: int | None = None
         self._claim: socket.socket | None = None
 
@@ -45,11 +45,11 @@ class LinuxCores:
         return time.process_time()
 
     def given(self) -> frozenset[int]:
-        """Those of the main thread."""
+        """The cores that the main thread may use."""
         return frozenset(os.sched_getaffinity(0))
 
     def busy_s(self) -> dict[int, float]:
-        """Also what the host gave to other machines: nobody here had it. Empty where nobody counts."""
+        """Includes stolen time, which the host gave to other machines. Empty where the system does not count it."""
         try:
             lines = STAT.read_text(encoding="ascii").splitlines()
         except OSError:
@@ -64,7 +64,7 @@ class LinuxCores:
         return found
 
     def keep_to(self, core: int) -> bool:
-        """Claim the core among the processes of this network, and have all threads run there. Errors: OSError."""
+        """Claim the core among the processes of this network namespace, and pin all threads. Errors: OSError."""
         claim = socket.socket(socket.AF_UNIX)
         try:
             claim.bind(CLAIM.format(core))
@@ -87,9 +87,9 @@ class LinuxCores:
         return True
 
     def use_all(self) -> None:
-        """Go back to what was given, or is given now if somebody else has changed it meanwhile; the claim ends.
+        """Restore the original cores, or keep those that another process has set meanwhile; the claim ends.
 
-        Errors: OSError when the threads cannot be listed; `settle` tells them later.
+        Errors: OSError when the threads cannot be listed, in which case `settle` changes them later.
         """
         if self._core is None or self._claim is None:
             return
@@ -101,9 +101,9 @@ class LinuxCores:
         self._tell()
 
     def settle(self) -> None:
-        """Tell all threads again, for one that was on its way meanwhile was not listed yet. Errors: OSError.
+        """Set the cores of all threads again, because a thread that was being started was not listed. Errors: OSError.
 
-        What somebody else chose since then is left alone.
+        Cores that another process has set since then stay.
         """
         if self._all:
             self._tell()
@@ -111,7 +111,7 @@ class LinuxCores:
             self._all = frozenset()
 
     def _tell(self) -> None:
-        """Tell all threads, and those that one of them begins before it is told."""
+        """Set the cores of all threads, also of those that are started meanwhile."""
         cores = self._all if self._core is None else frozenset({self._core})
         told: set[str] = set()
         while new := set(os.listdir(TASKS)) - told:
@@ -120,10 +120,10 @@ class LinuxCores:
             told |= new
 
     def _all_of_now(self) -> frozenset[int]:
-        """What is to be allowed again later; the main thread may run on every core then.
+        """The cores to restore later; it lets the main thread run on every core.
 
-        A mask that somebody chose stays; one that is all that the control group allows becomes every core, for what the
-        group allows may grow.
+        A mask that an operator chose stays. A mask of all cores of the control group becomes every core, because the
+        group may get more cores.
         """
         chosen = self.given()
         _allow(0, _every(chosen))
@@ -135,7 +135,7 @@ def _every(known: Iterable[int]) -> frozenset[int]:
 
 
 def _allow(thread: int, cores: frozenset[int]) -> None:
-    """Let a thread run there; wherever it may if none of these is left, and nothing if it has ended."""
+    """Pin a thread to these cores, or to all if none of them is available; does nothing if it has ended."""
     try:
         os.sched_setaffinity(thread, cores)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""How a process keeps memory: the C library the large buffers, Python what may be garbage; and how it gives it back."""
+"""Tuning of memory: the C library's buffers, Python's garbage collector, and the return of freed memory."""
 
 import ctypes
 import gc
@@ -8,33 +8,33 @@ from pathlib import Path
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _MMAP_BYTES = 32 << 20
-"""The largest that glibc accepts; buffers below it come from the heap."""
+"""The largest value that glibc accepts; buffers below it come from the heap."""
 _M_ARENA_MAX = -8
 _ARENAS_MAX = 2
-"""How many heaps threads share. glibc makes eight a core, and keeps in each what one of gRPC's threads once needed."""
+"""Number of heaps that threads share. By default glibc makes eight per core, and each keeps freed memory."""
 _TRIM_BYTES = 32 << 20
-"""How much freed memory at the end of a heap is kept for the next buffers."""
+"""Size of the freed memory at the end of a heap that is kept for the next buffers."""
 _YOUNG_MAX = 5_000
-"""How many more objects there may be than at the last look for garbage: several times those of the calls under way."""
+"""Number of new objects that start a garbage collection: several times the objects of the calls in progress."""
 _LOOKS_MAX = 20
-"""How many looks at one generation are followed by one at the next."""
+"""Number of collections of one generation that are followed by one of the next."""
 
 
 def spare_what_stays() -> None:
-    """Let the collector pass over what is there now, and look at the rest less often. Call it when a role is ready.
+    """Freeze the current objects, and collect garbage among others less often. Call it when a role is ready.
 
-    A look at everything stops the process for a tenth of a second where a few hundred sessions are open. It becomes due
-    by what outlives two looks at the young; with CPython's 700 objects most calls under way do.
+    A full collection stops the process for a tenth of a second where a few hundred sessions are open. Objects that
+    survive two young collections make it due. With CPython's 700 objects most calls in progress survive them.
     """
     gc.freeze()
     gc.set_threshold(_YOUNG_MAX, _LOOKS_MAX, _LOOKS_MAX)
 
 
 def keep_freed_buffers() -> bool:
-    """Keep freed buffers for the next ones instead of giving them back to the kernel at once; whether that worked.
+    """Keep freed buffers for the next ones instead of returning them to the kernel at once; whether that worked.
 
-    By default glibc gives a buffer of a megabyte back as soon as it is free, and gets it again, page by page, for the
-    next batch: 600 page faults a batch, a third of the time of a proxy. Nothing happens where the C library is another.
+    By default glibc returns a freed buffer of a megabyte at once, and gets it again, page by page, for the next batch.
+    That is 600 page faults per batch, a third of a proxy's time. Other C libraries are not changed.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -45,11 +45,11 @@ def keep_freed_buffers() -> bool:
 
 
 def give_back_freed() -> bool:
-    """Give freed memory back to the kernel, from wherever in the heaps it lies; whether the C library can.
+    """Return freed memory from all parts of the heaps to the kernel; whether the C library can.
 
-    Young garbage goes first: each call that grpc.aio served leaves some, with its headers. It takes milliseconds for
-    each hundred megabytes, and threads that allocate meanwhile may have to wait. Call it in a thread: the interpreter
-    goes on.
+    Young garbage is collected first, because each call of grpc.aio leaves some, with its headers. It takes milliseconds
+    for each hundred megabytes, and threads that allocate meanwhile may have to wait. Call it in a thread, so that the
+    interpreter continues.
     """
     gc.collect(1)
     try:
@@ -61,7 +61,7 @@ def give_back_freed() -> bool:
 
 
 def resident_bytes() -> int:
-    """The resident memory of this process; 0 where the system does not tell it cheaply."""
+    """The resident memory of this process; 0 where the system does not report it cheaply."""
     try:
         return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
     except OSError:

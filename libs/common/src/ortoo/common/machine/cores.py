@@ -1,7 +1,8 @@
-"""A process keeps to one core while one is enough: its threads then wake each other without waking another core.
+"""Pins a process to one core while one is enough, so that its threads wake each other without waking another core.
 
-A call crosses half a dozen threads of gRPC and of ours, one at a time. On a core of its own each wake-up is a switch;
-across cores it is an interrupt, and the interpreter's lock goes with it. Who needs more than a core gets all.
+A call crosses half a dozen threads of gRPC and of ours, one at a time. On one core each wake-up is a context switch;
+across cores it is an interrupt, and the interpreter's lock moves as well. A process that needs more than one core gets
+all.
 """
 
 import contextlib
@@ -10,109 +11,109 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 LOOK_S = 1.0
-"""How often it is looked what all cores do."""
+"""Interval between measurements of all cores."""
 IDLE_S = 4.0
-"""How often a process that is idle looks at itself: a wake-up costs it a third of a millisecond."""
+"""Interval between measurements of an idle process, which cost a third of a millisecond each."""
 IDLE_LOOKS = 5
-"""After so many looks with nothing done it is idle."""
+"""Number of measurements without load after which the process is idle."""
 GLANCE_S = 0.2
-"""How often a process that keeps to one core looks at itself alone."""
+"""Interval at which a pinned process measures only itself (a glance)."""
 LITTLE = 0.05
-"""Of a core: who uses less has no wake-ups worth saving, and leaves the core to others."""
+"""Load, in cores, below which pinning saves nothing, so that the core is left to other processes."""
 NOTHING = 0.02
-"""Who uses less than this gives its core back. It is below LITTLE, so that a steady load does neither in turn."""
+"""Load below which the core is released. It is below LITTLE, so that a steady load does not alternate."""
 ENOUGH = 0.7
-"""Who uses no more of a core can keep to one: what waits for a core that is busier than that waits for long."""
+"""Maximum load for which one core is chosen, because threads wait long for a busier core."""
 TOO_MUCH = 0.85
-"""Who uses more of its core may need another one."""
+"""Load of a pinned process above which it may need more than its core."""
 GLANCES = 2
-"""So many glances in turn must find that: one may be a flush of a segment, three take longer than a second."""
+"""Number of consecutive glances that must find that. One may be a flush of a segment; three take too long."""
 ROOM = 0.5
-"""How busy others may keep a core that is chosen. Who is not bound to it moves away, so it may seem too much."""
+"""Maximum load of other processes on a chosen core. It may be high, because unpinned processes move away."""
 FULL = 0.95
-"""A core that is so busy, with whatever, has no room for who keeps to it."""
+"""Total load of a core from which a pinned process leaves it."""
 BETTER = 0.1
-"""A core is left for one that is so much less busy with others: more may be all that another process of ours does."""
+"""Difference in the load of others for which a core is left for another one."""
 LOOKS_BEFORE = 2
-"""So many looks in turn must find that a core is enough."""
+"""Number of consecutive measurements that must find that a core is enough."""
 LOOKS_AFTER = 8
-"""So many looks must find it after all cores were needed; twice as many each time that was soon again, up to the
-next."""
+"""The same number after all cores were needed. It doubles each time that this happens again soon, up to the next
+limit."""
 LOOKS_AFTER_MAX = 256
 LOOKS_BETTER = 5
-"""So many looks in turn must find a better one: one differs from the next by more than that."""
+"""Number of consecutive measurements that must find a better core, because single ones differ by more than that."""
 
 
 class Cores(Protocol):
-    """What the system has to say and to give. Cores go by the system's numbers."""
+    """The system's cores, by the system's numbers."""
 
     def used_s(self) -> float:
-        """Processor time that the process has used."""
+        """The processor time that the process has used."""
 
     def given(self) -> frozenset[int]:
         """The cores that the process may run on now."""
 
     def busy_s(self) -> Mapping[int, float]:
-        """How long each core of the machine has been busy with whatever."""
+        """The busy time of each core of the machine, for all processes."""
 
     def keep_to(self, core: int) -> bool:
-        """Run there and nowhere else; False when another process keeps to it. Errors: OSError."""
+        """Pin the process to the core; False when another process has claimed it. Errors: OSError."""
 
     def use_all(self) -> None:
-        """Run wherever the system allows. Errors: OSError; `settle` does then what is left to do."""
+        """Use all cores that the system allows. Errors: OSError, after which `settle` completes it."""
 
     def settle(self) -> None:
-        """Have threads do so too that were on their way while the others were told. Errors: OSError."""
+        """Change also the threads that were being started during the last change. Errors: OSError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What was seen between two looks, in cores: 1.0 = one core, all the time."""
+    """The load between two measurements, in cores: 1.0 = one core, all the time."""
 
     own: float
-    """What the process used."""
+    """The load of the process."""
     busy: Mapping[int, float]
-    """How busy each core was that it was given; empty when nobody looked."""
+    """The load of each core that it may use; empty when that was not measured."""
 
 
 @dataclass(slots=True)
 class OneCore:
-    """Which core to keep to, by what was seen."""
+    """Decides on the core to pin to, from measurements."""
 
     core: int | None = None
-    """What it keeps to; None = all."""
+    """The core that the process is pinned to; None = all cores."""
     _kept: int = field(default=0, init=False)
-    """Looks since it keeps to one, whichever."""
+    """Measurements since it was pinned to a core, also to another one."""
     _left: int = field(default=LOOKS_BEFORE, init=False)
-    """Looks that must find that one is enough before one is chosen."""
+    """Measurements that must still find that one core is enough."""
     _pause: int = field(default=0, init=False)
-    """Looks that were waited after all cores were needed last."""
+    """Measurements waited after all cores were last needed."""
     _glances: int = field(default=0, init=False)
-    """Glances in turn that found that a core is not enough."""
+    """Consecutive glances that found that a core is not enough."""
     _better: int = field(default=0, init=False)
-    """Looks in turn that found a better core."""
+    """Consecutive measurements that found a better core."""
 
     def took(self, core: int) -> None:
-        """It keeps to this one from now on."""
+        """Note that the process is pinned to this core."""
         self.core, self._glances, self._better = core, 0, 0
 
     def glance(self, own: float) -> None:
-        """The process used so much of its core since the last glance."""
+        """Take the load of the process since the last glance."""
         self._glances = self._glances + 1 if own > TOO_MUCH else 0
         if self._glances == GLANCES:
             self.leave()
 
     def leave(self) -> None:
-        """All cores are needed. Who needs them sooner than it waited for the next try waits longer."""
+        """Use all cores. If they are needed again within the last waiting time, that time doubles."""
         self._pause = min(2 * self._pause, LOOKS_AFTER_MAX) if self._kept < self._pause else LOOKS_AFTER
         self.core, self._left, self._kept = None, self._pause, 0
 
     def choices(self, load: Load) -> Sequence[int]:
-        """The cores to keep to from now on, the first that can be had; none = all of them."""
+        """The cores to pin to, in order of preference; empty = use all cores."""
         if self.core is None:
             return self._free(load)
         self._kept += 1
-        busy = load.busy.get(self.core, 1.0)  # one that nobody knows any more is none
+        busy = load.busy.get(self.core, 1.0)  # a core that disappeared counts as full
         if busy > FULL:
             self.leave()
         elif load.own < NOTHING:
@@ -130,7 +131,7 @@ class OneCore:
         self._left -= 1
         if self._left > 0:
             return []
-        # Nobody counts who did what where: it itself was everywhere alike.
+        # Load is not counted by process and core, so that the process's own is assumed to be spread evenly.
         return [core for core in _idlest(load) if load.busy[core] - load.own / len(load.busy) <= ROOM]
 
 
@@ -146,10 +147,10 @@ class _Seen:
 
 
 class Keeper:
-    """Has a process keep to what `OneCore` chooses."""
+    """Pins the process to the core that `OneCore` chooses."""
 
     def __init__(self, cores: Cores) -> None:
-        """Nothing is done before the first look."""
+        """Do nothing before the first measurement."""
         self._cores = cores
         self._decision = OneCore()
         self._given = frozenset[int]()
@@ -158,16 +159,16 @@ class Keeper:
         self._is_settled = True
 
     def look(self, now_s: float) -> float:
-        """Look and choose. Returns after how many seconds to do so again.
+        """Measure and choose. Returns the seconds until the next call.
 
-        A process that has little to do looks at its own processor time and at nothing else.
+        A process with little load measures only its own processor time.
         """
         try:
             if not self._is_settled:
                 self._cores.settle()
                 self._is_settled = True
             self._look(now_s)
-        except OSError:  # the system refuses, or no file descriptor is free; the next look settles what did not work
+        except OSError:  # refused, or no free file descriptor; the next call settles it
             self._decision.leave()
             with contextlib.suppress(OSError):
                 self.end()
@@ -189,7 +190,7 @@ class Keeper:
         if was is not None:
             self._decision.glance(own)
         elif own < LITTLE:
-            self._seen = None  # what the cores did meanwhile is of no interest
+            self._seen = None  # a later measurement must begin again
             self._decision.choices(Load(own, {}))
             return
         if self._decision.core == was and self._is_due(now_s):
@@ -214,7 +215,7 @@ class Keeper:
             return
         both = self._given & before.busy_s.keys() & self._seen.busy_s.keys()
         if core is None and both != self._given:
-            return  # what is counted are not the cores that we are given, as in some containers
+            return  # the system counts other cores than ours, as in some containers
         took_s = now_s - before.at_s
         busy = {one: (self._seen.busy_s[one] - before.busy_s[one]) / took_s for one in both}
         for choice in self._decision.choices(Load((used_s - before.used_s) / took_s, busy)):

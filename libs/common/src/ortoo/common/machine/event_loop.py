@@ -1,4 +1,4 @@
-"""The event loop of roles: libuv's, whose timers are never early."""
+"""The event loop of roles: libuv's, changed so that timers are never early."""
 
 import math
 from collections.abc import Callable
@@ -8,19 +8,19 @@ from typing import Any
 import uvloop
 
 TICK_S = 0.001
-"""libuv's timers count so long steps, and the one that has begun as a whole one."""
+"""The resolution of libuv's timers, which count a step that has begun as a whole one."""
 
 
 class RoleLoop(uvloop.Loop):
-    """A message that travels alone costs its wake-ups, and libuv's cost half of asyncio's own.
+    """An event loop whose wake-ups, the main cost of a single message, cost half of asyncio's own.
 
-    A timer that is up to a tick too early has who waits until a time sleep again for nothing, dozens of times.
+    A task that waits until a time would sleep again dozens of times if its timer were up to a tick too early.
     """
 
-    def call_later(  # type: ignore[override]  # uvloop gives the arguments on as they are
+    def call_later(  # type: ignore[override]  # uvloop passes the arguments unchanged
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Any:
-        """As any loop's, to the next tick and one later: libuv is given whole ones, the nearest."""
+        """As of any loop, but rounded up to the next tick plus one, because libuv rounds to the nearest tick."""
         if delay > 0:
             delay = (math.ceil(delay / TICK_S) + 1) * TICK_S
         return super().call_later(delay, callback, *args, context=context)

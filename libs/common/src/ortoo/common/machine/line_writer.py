@@ -1,4 +1,4 @@
-"""Lines that a thread writes to a descriptor, so that the caller neither waits for the reader nor fails with it."""
+"""Writes lines to a descriptor in a thread, so that the caller neither waits for the reader nor fails with it."""
 
 import atexit
 import os
@@ -10,21 +10,20 @@ from collections.abc import Callable
 WAITING_BYTES_MAX = 1 << 20
 """The size of the queue."""
 LINE_OVERHEAD_BYTES = 64
-"""What a waiting line takes in memory beside its text."""
+"""The memory of a waiting line beside its text."""
 WRITE_BYTES_MAX = 4096
 """PIPE_BUF of Linux: up to this size one write(2) to a pipe is never mixed with those of other processes."""
 EXIT_FLUSH_S = 1.0
-"""How long the end of the process waits for lines that are not written yet."""
+"""Maximum time for which the end of the process waits for lines that are not written yet."""
 
 
 class LineWriter:
     """A bounded queue of lines and the thread that writes them.
 
     `write` may be called by any thread, by finalizers, and after a fork by the child. A line is dropped and counted
-    when the queue is full or the descriptor refuses it. A full queue takes lines again once half of it is written, so
-    that many lines are missing in one place instead of one line in many places. The thread is a daemon that starts
-    with the first line. While it hangs in write(2) everything else goes on; the end of the process waits for it for
-    EXIT_FLUSH_S at most.
+    when the queue is full or the descriptor refuses it. A full queue takes lines again once half of it is written. Gaps
+    are therefore few and large. The thread is a daemon that starts with the first line. All other threads continue
+    while it hangs in write(2); the end of the process waits for it for EXIT_FLUSH_S at most.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class LineWriter:
         self.write_bytes(line.encode(errors="backslashreplace") + b"\n")
 
     def write_bytes(self, data: bytes) -> None:
-        """Queue one or more whole lines, which are written or dropped as one."""
+        """Queue one or more whole lines, which are written or dropped together."""
         size = len(data) + LINE_OVERHEAD_BYTES
         with self._lock:
             if not self._started():
@@ -73,7 +72,7 @@ class LineWriter:
                 self._add(data)
 
     def drop(self) -> None:
-        """Count a line that could not be made."""
+        """Count a line that could not be formatted."""
         with self._lock:
             self.dropped += 1
 
@@ -93,7 +92,7 @@ class LineWriter:
             self._wake.release()
 
     def _started(self) -> bool:
-        """Whether there is a thread; it is started if not. The system may refuse one, and an ending process does."""
+        """Start the thread if there is none; whether it runs. The system, or an ending process, may refuse a thread."""
         if not self._has_thread:
             self._has_thread = True
             try:
@@ -121,7 +120,7 @@ class LineWriter:
                 gap = 0
 
     def _take(self) -> list[bytes]:
-        """Wait for lines, and take as many as one write may have."""
+        """Wait for lines, and take as many as fit into one write."""
         lines: list[bytes] = []
         size = 0
         while True:
@@ -144,7 +143,7 @@ class LineWriter:
             self._wake.acquire()
 
     def _write(self, data: bytes) -> bool:
-        """Write everything, however long that takes; False when the descriptor refuses it."""
+        """Write everything without a time limit; False when the descriptor refuses it."""
         rest = memoryview(b"\n" + data if self._is_torn else data)
         while rest:
             try:

@@ -1,7 +1,7 @@
-"""The standard files of a process: always open, and in a role never waited for.
+"""The standard files of a process: always open, and never blocking in a role.
 
 Python itself writes to standard error: tracebacks, warnings, and lines of libraries whose logging is not set up. So do
-libraries in C. In a role none of that may wait for a reader that hangs, as the role's own log lines do not.
+libraries in C. In a role none of that may wait for a reader that hangs, just like the role's own log lines.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 EXIT_UNREAD = 141
-"""The exit code of a command whose reader went away, as `| head` does: what a shell shows for SIGPIPE."""
+"""The exit code of a command whose reader closed the pipe, as `| head` does; a shell shows it for SIGPIPE."""
 _inherited: list[int] = []
-"""Standard error as the process got it, where `own_standard_error` opened it again."""
+"""The inherited standard error, where `own_standard_error` opened it again."""
 
 
 def hold_standard_files() -> None:
-    """Open /dev/null for each standard file that is closed: else the next file or socket would become that one."""
+    """Open /dev/null for each closed standard file, because the next file or socket would get its number."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -36,16 +36,15 @@ def hold_standard_files() -> None:
 
 
 def own_standard_error(writer: LineWriter) -> None:
-    """Let nothing in this process wait for the reader of standard error, until the process ends.
+    """Make writes to standard error non-blocking in this process, until it ends.
 
-    It begins with `hold_standard_files`. What Python code writes to it goes through `writer`. A pipe or a terminal is
-    opened again as non-blocking, for what libraries in C write. That changes this process's own opening of it alone,
-    not that of others who share it. Where it was closed, what is written to it is refused and not swallowed, in
-    processes that this one starts as well: so all of them count their lines as dropped.
+    It begins with `hold_standard_files`. Python's output goes through `writer`. A pipe or a terminal is opened again as
+    non-blocking, for libraries in C. That does not affect other processes that share it. Where standard error was
+    closed, writes are refused instead of discarded, also in child processes, so that all of them count dropped lines.
     """
     hold_standard_files()
     mode = os.fstat(STANDARD_ERROR).st_mode
-    with contextlib.suppress(OSError):  # there is no such device, or it is a pipe without a reader or of another user
+    with contextlib.suppress(OSError):  # no such device, or a pipe that has no reader or belongs to another user
         if sys.__stderr__ is None:
             _open_as(STANDARD_ERROR, "/dev/full", os.O_WRONLY)
         elif not _inherited and (stat.S_ISFIFO(mode) or os.isatty(STANDARD_ERROR)):
@@ -54,7 +53,7 @@ def own_standard_error(writer: LineWriter) -> None:
             _inherited.append(as_it_was)
     encoding = sys.stderr.encoding
     sys.stderr = io.TextIOWrapper(
-        _Queued(writer),  # a raw file does as a buffer, as with `python -u`
+        _Queued(writer),  # a raw file can serve as a buffer, as with `python -u`
         encoding=encoding,
         errors="backslashreplace",
         line_buffering=True,
@@ -62,7 +61,7 @@ def own_standard_error(writer: LineWriter) -> None:
 
 
 def childrens_standard_error() -> int:
-    """The standard error to start processes with: as this process got it."""
+    """The standard error for child processes: the one that this process inherited."""
     return _inherited[0] if _inherited else STANDARD_ERROR
 
 
@@ -76,9 +75,9 @@ def _open_as(number: int, path: str, flags: int) -> None:
 
 
 def end_output(code: int) -> int:
-    """Write the rest of what a command printed. Returns its exit code: another one than `code` if that fails.
+    """Write the rest of a command's output. Returns its exit code: a code other than `code` if that fails.
 
-    The rest is discarded then, or Python would try again, and complain, at the end of the process.
+    In that case the rest is discarded; otherwise Python would retry, and print an error, at the end of the process.
     """
     try:
         sys.stdout.flush()
@@ -92,7 +91,7 @@ def end_output(code: int) -> int:
 
 
 def complain(message: str) -> None:
-    """Tell of an error on standard error, if that can be written."""
+    """Print an error to standard error, if that can be written."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"error: {message}\n")
         sys.stderr.flush()

@@ -1,1 +1,1 @@
-"""How a process lives: settings, start and stop, logs, the owners of time, chance and tasks. Everybody imports it."""
+"""The basis of every process: settings, start and stop, clocks, randomness, tasks, memory. All packages import it."""

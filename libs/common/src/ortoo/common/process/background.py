@@ -1,4 +1,4 @@
-"""The owner of every task: nothing runs that nobody waits for."""
+"""The owner of every task, so that each task is waited for."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -15,24 +15,24 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import Scope, contain, place_of
 
 LOST_S = 10.0
-"""How long tasks may take to end once they are cancelled, before they are cancelled once more."""
+"""Time after which cancelled tasks that have not ended are cancelled again."""
 OF_A_PEER = (OrtooError, OSError, grpc.RpcError)
-"""What a body raises because somebody else is away, or silent (TimeoutError is an OSError): no defect."""
+"""Errors of a body when a peer is down or does not answer (TimeoutError is an OSError), which are not defects."""
 T = TypeVar("T")
 _log = get_logger("background")
 
 
 class Background:
-    """A group of tasks that live as long as a service, or as one connection of it.
+    """A group of tasks with the lifetime of a service, or of one of its connections.
 
-    Leaving the block cancels them all and waits for them. A task of `spawn` that fails cancels its siblings and the
-    block's body, and the failure is raised from the block: a service never limps on with a dead loop. So `spawn` on a
-    process's Background is for the process's own loops; what serves one peer goes into a `scope`, by itself if it is
-    one task (`contained`), or is `asked` when somebody waits for what it brings.
+    Leaving the block cancels all tasks and waits for them. A failed task of `spawn` cancels its siblings and the
+    block's body, and the block raises the failure. So no service runs without one of its loops. Use `spawn` on a
+    process's Background only for the process's own loops. Use a `scope` for tasks that serve one peer, or `contained`
+    for a single one. Use `asked` when a caller waits for the result.
     """
 
     def __init__(self, name: str) -> None:
-        """`name` is the owner's, for logs and task names."""
+        """`name` is the owner's name, for logs and task names."""
         self._name = name
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -56,10 +56,10 @@ class Background:
             if cancellations() > self._cancellations and isinstance(group, ExceptionGroup):
                 if group.exceptions != (error,) or not isinstance(error, OF_A_PEER):
                     contain(self._name, group)
-                raise asyncio.CancelledError from group  # who cancels must not lose to what fails meanwhile
+                raise asyncio.CancelledError from group  # a cancellation wins over failures
             if group.exceptions != (error,):
                 raise
-            # Only the block's body failed: its own error goes on, not wrapped into a group of one.
+            # Only the block's body failed: its error is raised, not wrapped into a group of one.
         finally:
             if self._again is not None:
                 self._again.cancel()
@@ -71,7 +71,7 @@ class Background:
             self._again = asyncio.get_running_loop().call_later(LOST_S, self._cancel_again)
 
     def _cancel_again(self) -> None:
-        """A cancellation can be lost where a library takes it for its own; a stop that waits for ever helps nobody."""
+        """Cancel again, because a library can swallow a cancellation, and the stop would then wait for ever."""
         _log.emit(
             log_events.TASK_CANCEL_TIMEOUT,
             owner=self._name,
@@ -80,7 +80,7 @@ class Background:
         self._cancel_all()
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run `work` until it ends or the block is left. What is begun by a task that is being cancelled is as well."""
+        """Run `work` until it ends or the block is left. Tasks started by a task in cancellation are cancelled too."""
         task = self._group.create_task(work, name=f"{self._name}:{name}")
         if self._is_leaving:
             task.cancel()
@@ -89,15 +89,15 @@ class Background:
         return task
 
     def scope(self, where: str, *, failed: Callable[[Exception], object] = lambda _: None) -> Scope:
-        """A scope for one peer; `where` names the kind of peer, and `failed` hears why the scope ended by itself."""
+        """A scope for one peer; `where` names the kind of peer, and `failed` gets the error that ended the scope."""
         return Scope(where, self.spawn, failed)
 
     def contained(self, where: str, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
-        """Run `work` in a scope of its own: its failure is noted, and ends nothing else."""
+        """Run `work` in a scope of its own: its failure is logged and counted, and ends no other task."""
         return self.scope(where).start("one", work)
 
     def asked(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Run `work` for whoever waits: what it brings or raises is the future's. Cancelling the future ends it."""
+        """Run `work`; the future gets its result or error. Cancelling the future cancels the work."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         async def run() -> None:
@@ -114,7 +114,7 @@ class Background:
             if future.cancelled():
                 task.cancel()
             else:
-                future.exception()  # one that nobody waits for any more is no news
+                future.exception()  # read it, in case no task waits any more
 
         task = self.spawn(name, run())
 
@@ -127,7 +127,7 @@ class Background:
         return outcome
 
     async def kept(self, name: str, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` and wait for it; a cancelled wait does not cancel it: what was accepted is followed up."""
+        """Run `work` and wait for it. A cancelled wait does not cancel the work, so that accepted work is completed."""
         return await asyncio.shield(self.asked(name, work))
 
     def every(
@@ -139,9 +139,9 @@ class Background:
         clock: Clock,
         first_s: float | None = None,
     ) -> asyncio.Task[Any]:
-        """Run `step` every so many seconds, first after `first_s` (None = one period).
+        """Run `step` at this interval, first after `first_s` (None = one period).
 
-        A step that raises is logged and tried again.
+        A step that raises is logged and retried.
         """
 
         async def loop() -> None:
@@ -156,9 +156,9 @@ class Background:
     def after(
         self, name: str, event: asyncio.Event, seconds: float, step: Callable[[], Awaitable[object]], *, clock: Clock
     ) -> asyncio.Task[Any]:
-        """Run `step` so many seconds after `event` was set, as often as it is; in between nothing is done.
+        """Run `step` this many seconds after `event` was set, each time that it is set.
 
-        The event is cleared before the step. A step that raises is logged and tried again after as long.
+        The event is cleared before the step. A step that raises is logged and retried after the same time.
         """
 
         async def loop() -> None:
@@ -184,7 +184,7 @@ class Background:
 
 
 async def pause(seconds: float, hurried: asyncio.Event, clock: Clock) -> None:
-    """Wait so long, or until the event is set."""
+    """Wait for this time, or until the event is set."""
     async with Background("pause") as background:
         sleeping = background.spawn("sleep", clock.sleep(seconds))
         hurrying = background.spawn("hurry", hurried.wait())

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 
 class Clock(Protocol):
-    """Where a component gets its time from. Every other source of time is forbidden by lint."""
+    """The source of time of a component. Lint forbids all others."""
 
     def now_ms(self) -> int:
         """Wall-clock milliseconds since 1970-01-01 UTC; may jump, so never measure with it."""
@@ -19,13 +19,13 @@ class Clock(Protocol):
         """Seconds that only go forward, also while the machine sleeps; the zero is arbitrary."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so many monotonic seconds."""
+        """Wait for this number of monotonic seconds."""
 
 
 def going_on(system: Any = time) -> Callable[[], float]:
-    """The clock of a system that goes on while the machine sleeps; one that stands still then if there is no other.
+    """The system's monotonic clock that also counts while the machine sleeps, or one that does not if there is none.
 
-    A lease that was given before a machine slept is over when it wakes, for to others that time has passed.
+    A lease granted before a machine slept must have expired when it wakes, because time has passed for other machines.
     """
     try:
         number = system.CLOCK_BOOTTIME
@@ -46,7 +46,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_s(self) -> float:
-        """Seconds since the machine was started."""
+        """Seconds since the machine was started, also while it sleeps."""
         return _going_on()
 
     async def sleep(self, seconds: float) -> None:
@@ -58,13 +58,13 @@ _clock: ContextVar[Clock] = ContextVar("clock")
 
 
 def current_clock() -> Clock:
-    """The clock for whoever was given none: the machine's, unless the task's context says otherwise."""
+    """The default clock: the machine's, unless the task's context has another one."""
     return _clock.get(None) or SystemClock()
 
 
 @contextlib.contextmanager
 def using_clock(clock: Clock) -> Iterator[None]:
-    """Let `current_clock` be `clock` in the block, and in tasks that it spawns."""
+    """Make `current_clock` return `clock` in the block, and in tasks that it spawns."""
     token = _clock.set(clock)
     try:
         yield

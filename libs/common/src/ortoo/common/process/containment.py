@@ -1,4 +1,4 @@
-"""Failures that ended the work for one peer and nothing else: each is counted, and told in few lines of the log."""
+"""Failures that end only the work for one peer: each is counted, and logged at a limited rate."""
 
 import asyncio
 from collections import Counter, OrderedDict
@@ -10,21 +10,21 @@ from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
 
 CONTAINED_FAILURES: Counter[str] = Counter()
-"""Where to how many failures ended there, since the process began."""
+"""Place to the number of failures that ended there, since the process began."""
 LINE_INTERVAL_S = 1.0
-"""Of one kind of failure at one place the log says at most one line in this time."""
+"""At most one line in this time is logged for one kind of failure at one place."""
 KINDS_MAX = 1_000
-"""So many kinds of failures are remembered; names of places are few and never a client's."""
+"""Maximum number of kinds of failures to remember; names of places are few and never come from a client."""
 _log = get_logger("containment")
 _told: OrderedDict[tuple[str, type[BaseException]], tuple[float, int]] = OrderedDict()
-"""Kind to when its last line was said, on the loop's clock, and how many were left out since."""
+"""Kind to the time of its last line, on the loop's clock, and the number of lines left out since."""
 
 
 def contain(where: str, error: BaseException, **about: object) -> None:
-    """Note a failure that ends here: a count, and a line unless one of its kind was said a moment ago.
+    """Count a failure that ends here, and log it unless one of its kind was logged a moment ago.
 
-    `where` is one of a few words or a method's name, never what a client says. A defect is told with its traceback,
-    an OrtooError in one line.
+    `where` is a fixed name or a method's name, never a text of a client. A defect is logged with its traceback, an
+    OrtooError in one line.
     """
     CONTAINED_FAILURES[where] += 1
     kind, now_s = (where, type(error)), asyncio.get_running_loop().time()
@@ -47,7 +47,7 @@ def contain(where: str, error: BaseException, **about: object) -> None:
 
 
 def told_as(error: Exception, where: str) -> OrtooError:
-    """`error` as whoever waits hears of it: an OrtooError as it is, anything else as Internal, noted by `contain`."""
+    """The error for the caller: an OrtooError unchanged, another error as Internal, after `contain`."""
     if isinstance(error, OrtooError):
         return error
     contain(where, error)
@@ -57,8 +57,8 @@ def told_as(error: Exception, where: str) -> OrtooError:
 class Scope:
     """The tasks that serve one peer, client, stream or request. One that fails ends the scope, never the process.
 
-    The failure is noted by `contain`, the scope's other tasks are cancelled, and `failed` hears of it, so that
-    whoever waits gets an answer. Made by `Background.scope`, which ends it with itself.
+    The failure goes to `contain`, the scope's other tasks are cancelled, and `failed` is called with it, so that
+    waiting callers get an answer. `Background.scope` makes it, and the end of the Background ends it.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Scope:
         self._is_over = False
 
     def start(self, name: str, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
-        """Run `work` until it ends or the scope does, for its result; in a scope that is over it ends at once."""
+        """Run `work` until it or the scope ends, for its result; in an ended scope it is cancelled at once."""
         task = self._spawn(f"{self._where}:{name}", self._run(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -84,7 +84,7 @@ class Scope:
         return task
 
     def cancel(self) -> None:
-        """The peer is gone: end all tasks. May be called again, and by one of them."""
+        """End all tasks, because the peer has disconnected. It may be called again, and by one of the tasks."""
         self._is_over = True
         for task in tuple(self._tasks):
             task.cancel()
@@ -105,7 +105,7 @@ class Scope:
 
 
 def place_of(task: asyncio.Task[Any]) -> str:
-    """Where a task waits: its functions and their lines, from the outermost to what is awaited."""
+    """The place where a task waits: its functions and their lines, from the outermost to the awaited one."""
     return " > ".join(_frames(task.get_coro()))
 
 

@@ -1,4 +1,4 @@
-"""Calls at a time: a pure heap of deadlines, and one sleeping task that serves them all."""
+"""Timers: a pure heap of deadlines, and one sleeping task that serves them all."""
 
 import asyncio
 import heapq
@@ -11,22 +11,22 @@ _COMPACT_MIN = 64
 
 
 class DeadlineHeap:
-    """Deadlines by time. Pure. Those that were cancelled never outnumber the others by much."""
+    """Deadlines ordered by time. Pure. The number of cancelled ones that it keeps is limited."""
 
     def __init__(self) -> None:
-        """None."""
+        """Begin without deadlines."""
         self._heap: list[tuple[float, int]] = []
-        """When each comes, and its number; those that were cancelled included."""
+        """The time and the number of each deadline, including cancelled ones."""
         self._calls: dict[int, Callable[[], object]] = {}
-        """By number, of those that are to come."""
+        """By number, for pending deadlines."""
         self._last = 0
 
     def __len__(self) -> int:
-        """How many are kept, some of the cancelled ones included."""
+        """The number of entries, including some cancelled ones."""
         return len(self._heap)
 
     def __contains__(self, number: int) -> bool:
-        """Whether it is to come: it has not, and was not cancelled."""
+        """Whether this deadline is pending: neither passed nor cancelled."""
         return number in self._calls
 
     def add(self, at_s: float, call: Callable[[], object]) -> int:
@@ -37,7 +37,7 @@ class DeadlineHeap:
         return self._last
 
     def cancel(self, number: int) -> None:
-        """It shall not come; nothing happens when it is not to."""
+        """Cancel a deadline; does nothing if it is not pending."""
         self._calls.pop(number, None)
         cancelled = len(self._heap) - len(self._calls)
         if cancelled > max(_COMPACT_MIN, len(self._heap) // 2):
@@ -45,13 +45,13 @@ class DeadlineHeap:
             heapq.heapify(self._heap)
 
     def next_s(self) -> float | None:
-        """When the first one comes; None when there is none."""
+        """The time of the first deadline; None when there is none."""
         while self._heap and self._heap[0][1] not in self._calls:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def take(self, now_s: float) -> Callable[[], object] | None:
-        """The call of the first one, if its time has come."""
+        """The call of the first deadline, if its time has come."""
         next_s = self.next_s()
         if next_s is None or next_s > now_s:
             return None
@@ -62,7 +62,7 @@ class DeadlineWheel(DeadlineHeap):
     """Calls functions when their time has come. Belongs to one event loop."""
 
     def __init__(self, clock: Clock, name: str) -> None:
-        """Reckon by `clock`, monotonically; `name` is the sleeping task's."""
+        """Use the monotonic time of `clock`; `name` is the sleeping task's name."""
         super().__init__()
         self._clock = clock
         self._name = name
@@ -71,7 +71,7 @@ class DeadlineWheel(DeadlineHeap):
         self._is_closed = False
 
     def add(self, at_s: float, call: Callable[[], object]) -> int:
-        """Call at a monotonic time; never when the wheel is closed before."""
+        """Call at a monotonic time; never if the wheel is closed before."""
         number = super().add(at_s, call)
         if not self._is_closed and (self._sleeper is None or self._sleeper.done() or at_s < self._sleeping_until_s):
             if self._sleeper is not None:
@@ -81,7 +81,7 @@ class DeadlineWheel(DeadlineHeap):
         return number
 
     async def close(self) -> None:
-        """Nothing is called any more."""
+        """Stop calling functions."""
         self._is_closed = True
         if self._sleeper is not None:
             self._sleeper.cancel()

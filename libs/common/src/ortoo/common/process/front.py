@@ -1,8 +1,8 @@
-"""The front of every role's process: its options, its exit codes, its settings printed and read again.
+"""The command line of every role: its options and exit codes, and printing and reloading of its settings.
 
-All roles take the same options. `-c` names a settings file, `-n` the name servers, `-p` prints every setting with where
-it comes from, `-m` the important ones, `--version` the version, `-h` explains. SIGHUP reads the settings again: what
-may change at once does, and a log line names what waits for the next start.
+All roles take the same options. `-c` names a settings file, `-n` the name servers. `-p` prints every setting with its
+origin, `-m` the important ones, `--version` the version, `-h` the help. SIGHUP reads the settings again: live settings
+are applied, and a log line names those that wait for the next start.
 """
 
 import argparse
@@ -24,11 +24,11 @@ from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded, flat, text_of
 
 HOME = "ORTOO_HOME"
-"""The folder that relative paths in the settings begin at; the current one when it is not set."""
+"""The base folder of relative paths in the settings; the current folder when it is not set."""
 
 
 class RoleSettings(Protocol):
-    """What the front itself must know of a role's settings."""
+    """The settings of a role that the front itself uses."""
 
     @property
     def log_level(self) -> str:
@@ -36,11 +36,11 @@ class RoleSettings(Protocol):
 
     @property
     def one_core_if_enough(self) -> bool:
-        """Whether the process keeps to one core while one is enough."""
+        """Whether the process pins itself to one core while one is enough."""
 
     @property
     def HIDDEN(self) -> Mapping[str, str]:  # noqa: N802  # a constant of the class
-        """Settings that nobody gives, and those that they are taken from."""
+        """Settings that cannot be given, and the settings from which they are taken."""
 
 
 S = TypeVar("S", bound=RoleSettings)
@@ -48,7 +48,7 @@ S = TypeVar("S", bound=RoleSettings)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Role(Generic[S]):
-    """What differs between the roles."""
+    """The differences between the roles."""
 
     name: str
     """As in `ortoo-NAME`."""
@@ -57,17 +57,17 @@ class Role(Generic[S]):
     load: Callable[..., Loaded[S]]
     """Reads the settings: environment, `file=`, `overrides=`."""
     open: Callable[[Loaded[S], Callable[[], Loaded[S]]], AbstractAsyncContextManager[Running]]
-    """Runs the role with settings, and with what reads them again."""
+    """Runs the role with settings, and with the function that reads them again."""
     important: Sequence[str]
     """The settings that `-m` prints."""
     epilog: str = ""
-    """What `-h` says at its end."""
+    """The end of the text of `-h`."""
 
 
 def command(work: Callable[[], int]) -> int:
-    """Run the command of a role: its standard files are open, and neither a log line nor an error waits for a reader.
+    """Run the command of a role with open standard files; neither a log line nor an error waits for a reader.
 
-    Returns the exit code of `work`, or EXIT_UNREAD when the reader of what it prints went away.
+    Returns the exit code of `work`, or EXIT_UNREAD when the reader of its output has closed the pipe.
     """
     logs.own_standard_error()
     try:
@@ -81,7 +81,7 @@ def command(work: Callable[[], int]) -> int:
 
 
 def main(role: Role[S], arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
-    """Do what the command line says; returns the exit code, one of those of `ortoo.common.process.service`."""
+    """Execute the command line; returns the exit code, one of those of `ortoo.common.process.service`."""
     options = _parsed(role, arguments)
     try:
         load = loading(role, options.file, environ, {"namesrv_address": options.namesrv})
@@ -100,9 +100,9 @@ def main(role: Role[S], arguments: Sequence[str], environ: Mapping[str, str] = o
 def loading(
     role: Role[S], file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str | None]
 ) -> Callable[[], Loaded[S]]:
-    """What reads a role's settings, now and again. Relative paths in them begin at ORTOO_HOME, which is entered.
+    """A function that reads a role's settings, also repeatedly. Relative paths in them begin at ORTOO_HOME.
 
-    Errors: Invalid.
+    It changes to that folder. Errors: Invalid.
     """
     absolute = file.absolute() if file is not None else None
     _go_home(environ)
@@ -110,7 +110,7 @@ def loading(
 
 
 def settings_text(role: Role[S], loaded: Loaded[S], *, important_only: bool = False) -> str:
-    """Settings as TOML, each with where it comes from; it can be given back with `-c`. Passwords are masked."""
+    """Settings as TOML, each with its origin; `-c` can read it. Passwords are masked."""
     shown = {
         name: f"{name} = {_toml(value)}  # {loaded.origins[name]}"
         for name, value in flat(loaded.settings).items()
@@ -128,7 +128,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parsed(role: Role[S], arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; ends the process on `-h` and on what cannot be understood."""
+    """Read the command line; ends the process on `-h` and on errors."""
     parser = _Parser(prog=f"ortoo-{role.name}", description=role.about, epilog=role.epilog)
     parser.add_argument("-c", dest="file", type=Path, metavar="FILE", help="settings file, TOML")
     parser.add_argument("-n", dest="namesrv", metavar="HOST:PORT", help="name servers, several separated by ;")
@@ -152,7 +152,7 @@ def _go_home(environ: Mapping[str, str]) -> None:
 
 
 def _toml(value: Any) -> str:
-    """A value as it is written in a settings file; passwords in URLs are masked."""
+    """A value in the syntax of a settings file; passwords in URLs are masked."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(_toml, value))}]"
     text = text_of(value)

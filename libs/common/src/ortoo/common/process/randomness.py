@@ -1,4 +1,4 @@
-"""Chance as an argument, so that one seed replays a run."""
+"""Randomness as an argument, so that a seed can replay a run."""
 
 import contextlib
 import random
@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 
 class Randomness:
-    """The only source of chance. Without a seed the operating system's is used."""
+    """The only source of randomness. Without a seed the operating system's is used."""
 
     def __init__(self, seed: int | None = None) -> None:
         """Start from `seed`, or from the operating system's entropy."""
@@ -27,7 +27,7 @@ class Randomness:
         return self._random.randrange(1, 1 << 64)
 
     def key_bytes(self) -> bytes:
-        """A key for HMACs, 32 bytes; without a seed nobody guesses it."""
+        """A key for HMACs, 32 bytes; unpredictable unless there is a seed."""
         return self._random.getrandbits(256).to_bytes(32, "little")
 
     def id_text(self) -> str:
@@ -43,13 +43,13 @@ _streams: ContextVar[Callable[[], Randomness]] = ContextVar("randomness")
 
 
 def current_randomness() -> Randomness:
-    """Chance for whoever was given none: the operating system's, unless the task's context says otherwise."""
+    """The default randomness: the operating system's, unless the task's context has another one."""
     return _streams.get(Randomness)()
 
 
 @contextlib.contextmanager
 def using_randomness(streams: Callable[[], Randomness]) -> Iterator[None]:
-    """Let `current_randomness` be what `streams` gives in the block, and in tasks that it spawns."""
+    """Make `current_randomness` return the results of `streams` in the block, and in tasks that it spawns."""
     token = _streams.set(streams)
     try:
         yield

@@ -1,4 +1,4 @@
-"""When to try again: a pure schedule of delays."""
+"""A pure schedule of retry delays."""
 
 from dataclasses import dataclass
 

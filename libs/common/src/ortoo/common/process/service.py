@@ -1,7 +1,7 @@
-"""How every role lives: opened part by part, ready as an event, closed in reverse order.
+"""Start and stop of every role: components are opened in order, and closed in reverse order.
 
-A role's app.py offers one async context manager that builds and joins the parts and yields a `Running`. Entering it
-returns when the role is ready; leaving it drains and closes. `run` puts signals around that for `__main__`; tests and
+A role's app.py has one async context manager that builds and connects the components and yields a `Running`. Entering
+it returns when the role is ready; leaving it drains and closes. `run` adds signals for `__main__`; tests and
 `ortoo dev` enter the context managers themselves.
 """
 
@@ -28,36 +28,36 @@ from ortoo.common.process.containment import place_of
 from ortoo.common.process.randomness import Randomness
 
 EXIT_FAILED = 1
-"""A part of the role failed while it ran."""
+"""A component of the role failed while it ran."""
 EXIT_REFUSED = 253
 """The role did not start because of its settings, or of the store or database that they name."""
 EXIT_NO_HOME = 254
-"""The folder for data, or the home that it lies in, cannot be used."""
+"""The data folder, or its home folder, cannot be used."""
 EXIT_NOT_STARTED = 255
-"""The command line cannot be understood, or starting failed: the port is taken, a system call was refused."""
+"""The command line is invalid, or the start failed: the port is taken, or a system call was refused."""
 
 HOME_FIELDS = ("ORTOO_HOME", "data_dir")
 
 LATE_S = 10.0
-"""A stop that lasts so long is told of, and again after each such time. It is twice what calls are given to end."""
+"""A stop that lasts this long is logged, and again at this interval. It is twice the default grace of calls."""
 TASKS_MAX = 50
-"""How many tasks are named then."""
+"""Maximum number of tasks in that line."""
 
 _log = get_logger("service")
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A role that is up."""
+    """A running role."""
 
     name: str
     address: str
     reload: Callable[[], object] = field(default=lambda: None, kw_only=True)
-    """Reads the settings again, and applies those that may change at once."""
+    """Reads the settings again, and applies the live ones."""
     tls_address: str = field(default="", kw_only=True)
-    """Where it speaks TLS to clients, if it does."""
+    """The address of its TLS port for clients, if it has one."""
     health_address: str = field(default="", kw_only=True)
-    """Where it tells its health in the clear, if that is another port."""
+    """The address of its plaintext port for health checks, if that is another port."""
 
 
 def exit_code_of(error: Exception) -> int:
@@ -76,10 +76,10 @@ def exit_code_of(error: Exception) -> int:
 def run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores: Cores | None = None) -> int:
     """Run one role until SIGTERM or SIGINT, then drain it.
 
-    Another SIGTERM changes nothing, another SIGINT ends the process at once. SIGHUP has it read its settings again.
-    Returns the process's exit code: 0 after a stop that was asked for, EXIT_FAILED when a part failed while the role
-    ran, else why it did not start. When ready, one line `ready NAME ADDRESS` goes to standard output, and it keeps to
-    one of `cores` while one is enough, if they are given.
+    Another SIGTERM changes nothing, another SIGINT ends the process at once. SIGHUP reads the settings again. Returns
+    the process's exit code: 0 after a requested stop, EXIT_FAILED when a component failed, or the code of a failed
+    start. When ready, it writes one line `ready NAME ADDRESS` to standard output. With `cores` it pins itself to one of
+    them while one is enough.
     """
     use_parents_cores()
     keep_freed_buffers()
@@ -116,12 +116,12 @@ async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]],
         stopping_s = clock.monotonic_s()
         stop.set()
         if not ready:
-            main.cancel()  # it may be waiting for another role, for ever
+            main.cancel()  # it may wait for another role without end
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
-    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # before there is something to reload, it must not kill
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # until reload is possible, it must not end the process
     try:
         async with Background("stop") as background, open_service() as running:
             background.spawn("late", tell_of_late_stop(stop, clock))
@@ -149,7 +149,7 @@ async def _keep_to_one_core(cores: Cores, clock: Clock, randomness: Randomness) 
     try:
         while True:
             wait_s = keeper.look(clock.monotonic_s())
-            await clock.sleep(wait_s * randomness.uniform(0.75, 1.25))  # who begin together must not choose together
+            await clock.sleep(wait_s * randomness.uniform(0.75, 1.25))  # spread out processes started together
     finally:
         keeper.end()
 
@@ -165,7 +165,7 @@ def _report(error: Exception) -> None:
 
 
 async def tell_of_late_stop(stopping: asyncio.Event, clock: Clock) -> None:
-    """From the moment that `stopping` is set: log every LATE_S which tasks are there still, and where they wait."""
+    """After `stopping` is set, log the remaining tasks and the places where they wait, every LATE_S."""
     await stopping.wait()
     began_s = clock.monotonic_s()
     while True:

@@ -1,12 +1,12 @@
 """Settings: TOML file, environment and command line into one frozen dataclass.
 
-A settings class is a frozen dataclass whose fields have defaults and simple types (str, int, float, bool, Path,
+A settings class is a frozen dataclass whose fields have defaults. Their types are simple (str, int, float, bool, Path,
 tuple[str, ...], enums of str, each perhaps `| None`) or are settings classes themselves. A nested field is
-`[store] segment_bytes = 1` in TOML and `PREFIX_STORE_SEGMENT_BYTES=1` in the environment. The command line beats the
-environment, which beats the file, which beats the default. A key that no field has is an error with a suggestion:
-a setting that is silently ignored costs a night.
+`[store] segment_bytes = 1` in TOML and `PREFIX_STORE_SEGMENT_BYTES=1` in the environment. The command line overrides
+the environment, which overrides the file, which overrides the default. An unknown key is an error with a suggestion,
+because a setting that is silently ignored is hard to find.
 
-A number says its `Range`: `lease_s: Annotated[float, Range(0.1, 3600)] = 15.0`.
+A number has a `Range`: `lease_s: Annotated[float, Range(0.1, 3600)] = 15.0`.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Loaded(Generic[T]):
-    """Settings, and where each of them came from: dotted name to "default", "file", "environment" or "command line"."""
+    """Settings and their origins: dotted name to "default", "file", "environment" or "command line"."""
 
     settings: T
     origins: Mapping[str, str]
@@ -38,21 +38,21 @@ class Loaded(Generic[T]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting; values are written as in the environment."""
+    """One setting; values have the syntax of the environment."""
 
     name: str
     value: str
     origin: str
     """"default", "file", "environment", "command line", a setting that it follows from, or "operator"."""
     live: bool
-    """Whether it changes without a restart."""
+    """Whether it can change without a restart."""
     at_next_start: str | None = None
-    """What the next start takes, where that is another value."""
+    """The value after the next start, if that is another one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SettingChange:
-    """What became of one setting."""
+    """The change of one setting."""
 
     at_ms: int
     name: str
@@ -60,12 +60,12 @@ class SettingChange:
     now: str
     origin: str
     by: str
-    """Who; empty = SIGHUP."""
+    """The operator who changed it; empty = SIGHUP."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """What a number may be: from `least` to `most`, both included."""
+    """The valid range of a number: from `least` to `most`, both included."""
 
     least: float
     most: float
@@ -78,7 +78,7 @@ def ranges(cls: Any) -> dict[str, Range]:
 
 
 def check_ranges(settings: Any) -> None:
-    """Refuse a setting that is out of its range. Errors: Invalid, naming the setting and what was expected."""
+    """Refuse a setting that is out of its range. Errors: Invalid, naming the setting and its range."""
     for name, allowed in ranges(type(settings)).items():
         value = operator.attrgetter(name)(settings)
         if not allowed.least <= value <= allowed.most:  # NaN lies in no range
@@ -142,7 +142,7 @@ def changed(settings: T, values: Mapping[str, Any], *, environ_prefix: str = "OR
 
 
 def text_of(value: Any) -> str:
-    """A value as it is written in the environment; passwords in URLs are masked."""
+    """A value in the syntax of the environment; passwords in URLs are masked."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
@@ -152,7 +152,7 @@ def text_of(value: Any) -> str:
 
 
 def _fields(cls: Any) -> dict[str, Any]:
-    """Dotted name to type, with what is annotated to it, of every setting of a class."""
+    """Dotted name to type, with its annotations, of every setting of a class."""
     hints = typing.get_type_hints(cls, include_extras=True)
     found: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
@@ -193,7 +193,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 def _suggestion(shown: str, name: str, fields: Mapping[str, Any], environ_prefix: str) -> str:
     as_variables = shown.startswith(environ_prefix)
     known = {n.replace(".", "_") if as_variables else n: n for n in fields}
-    # A name may come by a request, and the search for a near one takes long for a long name.
+    # A name may come from a request, and the search for a similar one takes long for a long name.
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5) if len(name) <= NAME_LENGTH_MAX else []
     if not near:
         return f"; known are: {', '.join(sorted(fields))}"

@@ -1,4 +1,4 @@
-"""Work in threads, which nobody can call off."""
+"""Waiting for work in threads, which cannot be cancelled."""
 
 import asyncio
 import contextlib
@@ -8,18 +8,18 @@ T = TypeVar("T")
 
 
 async def uninterrupted(running: "asyncio.Future[T]") -> T:
-    """What a thread's work brings. A cancelled caller still waits for it: nothing runs behind anybody's back."""
+    """The result of a thread's work. A cancelled caller still waits for it, so that no work is left running."""
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         await _ended(running)
         if not running.cancelled():
-            running.exception()  # nobody else looks at it
+            running.exception()  # read it, or asyncio would warn
         raise
 
 
 async def completed(running: "asyncio.Future[T]") -> T:
-    """The same, where it counts for who is cancelled too: it has it, and is cancelled again at its next wait."""
+    """The result, also for a cancelled caller, which needs it; the caller is cancelled again at its next wait."""
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -31,7 +31,7 @@ async def completed(running: "asyncio.Future[T]") -> T:
 
 
 async def _ended(running: "asyncio.Future[T]") -> None:
-    """Wait for it, however often the caller is cancelled meanwhile."""
+    """Wait for it, also if the caller is cancelled meanwhile, even repeatedly."""
     while not running.done():
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait((running,))

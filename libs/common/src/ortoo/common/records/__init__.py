@@ -1,4 +1,4 @@
-"""Messages in columns: messages in, sealed record batches out, and back. No gRPC, no protobuf, no event loop.
+"""Encoding of messages into sealed record batches of columns, and decoding. No gRPC, no protobuf, no event loop.
 
-Everybody who makes or reads messages imports it.
+All code that makes or reads messages imports it.
 """

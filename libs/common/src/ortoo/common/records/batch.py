@@ -1,10 +1,13 @@
 """Record batches: messages in columns, encoded once by their producer and never re-encoded.
 
     sealed = encode([Message(b"hello", "greeting", ("k1",))], now_ms=clock.now_ms())
-    sealed = encode(bodies, now_ms=clock.now_ms())                                     # without Message objects
-    for part in cut(messages): encode(part, now_ms=...)                                # any number, see builder.py
-    view = open_batch(sealed)                                                          # see view.py
-    view.bodies(); view.tags(); view.message(0); list(view)
+    sealed = encode(bodies, now_ms=clock.now_ms())         # without Message objects
+
+    for part in cut(messages):                             # any number, see builder.py
+        encode(part, now_ms=...)
+
+    view = open_batch(sealed)                              # see view.py
+    list(view)
 
 `encode` is deterministic: the same messages give the same bytes. docs/formats/record-batch.md describes them.
 """
@@ -56,7 +59,7 @@ __all__ = [
 ]
 
 MESSAGE_BYTES = 28
-"""Bytes of offsets, born-at and tag code that a message costs at most besides its body and texts."""
+"""Maximum size of a message's offsets, born-at and tag code, besides its body and texts."""
 
 
 def encode(
@@ -68,10 +71,10 @@ def encode(
 ) -> SealedBatch:
     """Encode 1 to 4,096 messages into one batch; a message without a birth time gets `now_ms`.
 
-    Bare bytes are a message that has nothing but this body.
+    Bare bytes are a message that has only this body.
 
-    Raises Invalid, naming the message and the field, when a message breaks a limit, when only some have a deliver-at
-    or a priority, or when all together are more than one batch holds (`cut` first).
+    Raises Invalid, naming the message and the field, when a message breaks a limit, or only some have a deliver-at or a
+    priority. It also raises Invalid when all together are more than one batch holds (`cut` first).
     """
     kinds, described = set(map(type, messages)), messages
     if bytes in kinds:
@@ -87,7 +90,7 @@ def encode(
 
 
 def encoded_bytes_bound(message: Message) -> int:
-    """Return how many bytes the message adds to a batch at most, uncompressed; a batch itself adds 1 KiB."""
+    """Return the maximum size that the message adds to an uncompressed batch; a batch itself adds 1 KiB."""
     size = len(message.body) + MESSAGE_BYTES
     if message.tag:
         size += len(message.tag) * 4 + 4
@@ -106,7 +109,7 @@ def encoded_bytes_bound(message: Message) -> int:
 def _encode(
     bodies: Sequence[bytes], messages: Sequence[Message], now_ms: int, codec: Codec, limits: text_rules.Limits
 ) -> SealedBatch:
-    """Encode bodies and what the messages say beside them; bodies alone without messages."""
+    """Encode bodies and the other fields of the messages; only bodies without messages."""
     count = len(bodies)
     if not 1 <= count <= MESSAGES_MAX:
         raise Invalid(f"{count} messages; a batch holds 1 to {MESSAGES_MAX}: cut them first", field="messages")
@@ -131,7 +134,7 @@ def _encode(
 
 
 def _columns_behind_body(messages: Sequence[Message], now_ms: int, limits: text_rules.Limits) -> dict[str, bytes]:
-    """Write the columns that come behind the body column, by name and in order."""
+    """Write the columns after the body column, by name and in order."""
     tag, tag_bytes = dictionary_column([message.tag for message in messages], text_rules.TAG)
     keys, keys_bytes = list_column(_keys(messages), text_rules.KEY)
     written, text_bytes = {"tag": tag, "keys": keys}, tag_bytes + keys_bytes
@@ -159,21 +162,20 @@ def _columns_behind_body(messages: Sequence[Message], now_ms: int, limits: text_
 
 
 def _keys(messages: Sequence[Message]) -> Sequence[Sequence[str]]:
-    """Each message's keys. Where each has a text in the place of a tuple, that is its one key."""
+    """Each message's keys. Where each has a text instead of a tuple, that is its only key."""
     keys = [message.keys for message in messages]
     is_text = bool(keys) and isinstance(keys[0], str) and set(map(type, keys)) == {str}
     return [(str(key),) for key in keys] if is_text else keys
 
 
 def _all(name: str, numbers: Sequence[int | None]) -> Sequence[int]:
-    """Return the numbers of a column that all rows have or none; () for none."""
+    """Return the numbers of a column that either all rows have or none; () for none."""
     missing = numbers.count(None)
     if missing == len(numbers):
         return ()
     if missing:
         raise Invalid(
-            f"{missing} of {len(numbers)} messages have none; send those with and those without in batches of their "
-            "own",
+            f"{missing} of {len(numbers)} messages have none; send those with and those without in separate batches",
             field=name,
         )
     return _not_negative(name, numbers)  # type: ignore[arg-type]
@@ -184,7 +186,7 @@ def _expire_at(times: Sequence[int | None]) -> bytes:
     if not given:
         return b""
     if min(given) < 1:
-        raise Invalid(f"{min(given)} is no time; leave it out for messages that never expire", field="expire_at_ms")
+        raise Invalid(f"{min(given)} is not a time; leave it out for messages that never expire", field="expire_at_ms")
     return int64_buffer([time or 0 for time in times])
 
 
@@ -203,6 +205,6 @@ def _not_negative(name: str, numbers: Sequence[int]) -> Sequence[int]:
 
 
 def _explain(messages: Sequence[Message], limits: text_rules.Limits) -> None:
-    """Look at message after message and raise Invalid for the first that breaks a limit by itself."""
+    """Check each message and raise Invalid for the first that breaks a limit on its own."""
     for row, (message, keys) in enumerate(zip(messages[:MESSAGES_MAX], _keys(messages), strict=False)):
         check_parts(message.body, message.tag, keys, message.rare, f"messages[{row}]", limits)

@@ -18,13 +18,13 @@ from ortoo.common.records.message import NO_RARE_FIELDS, Message, RareFields
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
 
 _MESSAGE_BYTES = 40
-"""Bytes that a message costs besides body, tag and keys, generously."""
+"""An upper bound of a message's size besides body, tag and keys."""
 _BATCH_BYTES = 1024
-"""Bytes that a batch costs by itself, generously."""
+"""An upper bound of the size of a batch without messages."""
 
 
 class BatchBuilder:
-    """Messages on their way into one batch: never more than fit, never delayed and undelayed ones together."""
+    """The messages of one batch: never more than fit, never delayed and undelayed ones together."""
 
     __slots__ = ("_bytes_max", "_messages", "_messages_max", "_sort", "size_bytes")
 
@@ -34,16 +34,16 @@ class BatchBuilder:
         self._messages_max = min(messages_max, MESSAGES_MAX)
         self._messages: list[Message | bytes] = []
         self.size_bytes = _BATCH_BYTES
-        """How many bytes the batch has at most, uncompressed."""
+        """The maximum size of the batch, uncompressed."""
         self._sort = _USUAL
 
     def __len__(self) -> int:
         return len(self._messages)
 
     def add(self, message: Message | bytes) -> int | None:
-        """Take a message or a bare body; its place in the batch, or None if it belongs into the next one.
+        """Take a message or a bare body; its row in the batch, or None if it belongs into the next one.
 
-        An empty builder takes any.
+        An empty builder takes any message.
         """
         if isinstance(message, bytes):
             size, sort = self.size_bytes + len(message) + MESSAGE_BYTES, _USUAL
@@ -60,10 +60,10 @@ class BatchBuilder:
         return row
 
     def extend(self, messages: Sequence[Message] | Sequence[bytes]) -> int:
-        """Take as many from the front of `messages` as fit, and return how many; none with rare fields are taken.
+        """Take as many from the front of `messages` as fit, and return their number; none with rare fields are taken.
 
-        The messages are all of one type; a bare body stands for a message that has nothing else. The room is reckoned
-        in bulk from the longest tag and key, which costs a tenth of asking message by message.
+        The messages are all of one type; a bare body stands for a message that has nothing else. Their size is computed
+        in bulk from the longest tag and key, which costs a tenth of a computation for each message.
         """
         messages = messages[: self._messages_max - len(self._messages)]
         if not messages or (self._messages and self._sort != _USUAL):
@@ -90,13 +90,13 @@ class BatchBuilder:
         return count
 
     def take(self) -> list[Message | bytes]:
-        """Give out what was taken, unchecked, and start anew; a bare body is given as it was."""
+        """Return the taken messages, unchecked, and start an empty batch; a bare body is returned as it was."""
         messages, self._messages, self.size_bytes = self._messages, [], _BATCH_BYTES
         return messages
 
 
 def cut(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """Cut messages, in order, into runs that each fit into one batch; looks at every message."""
+    """Cut messages, in order, into runs that each fit into one batch; reads every message."""
     builder = BatchBuilder()
     for message in messages:
         if builder.add(message) is None:
@@ -107,7 +107,7 @@ def cut(messages: Sequence[Message]) -> Iterator[list[Message]]:
 
 
 def _sort(rare: RareFields) -> int:
-    """Which messages may share a batch with one: a column of times, or of priorities, all its rows have or none."""
+    """Messages of the same sort may share a batch: either all have a deliver-at, or a priority, or none."""
     if rare is NO_RARE_FIELDS:
         return _USUAL
     return (rare.deliver_at_ms is not None) + 2 * (rare.priority is not None)
@@ -122,7 +122,7 @@ def _usual(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _extra_bytes(messages: Sequence[Message]) -> int:
-    """How many bytes a message costs at most besides its body."""
+    """The maximum size of a message besides its body."""
     tags = {message.tag for message in messages}
     keys = [message.keys for message in messages if message.keys]
     longest_tag = max([len(tag) for tag in tags if tag], default=0)

@@ -1,8 +1,8 @@
-"""The columns of a record batch: the table of them all, how each kind is written, and how they make a batch.
+"""The columns of a record batch: their table, a writer for each kind, and the batch that they make.
 
-Each kind of column is a nested message in Arrow's buffer layout. Writers take one value a row and return the nested
-message's bytes, or b"" when no row has a value: a column that is not used is absent and costs nothing. With it they
-return a bound on the text of one row, so that the limit on a message's texts is seldom checked row by row.
+Each kind of column is a nested message in Arrow's buffer layout. Writers take one value per row and return the nested
+message's bytes, or b"" when no row has a value. An unused column is absent and costs nothing. Writers also return an
+upper bound of the text of one row, so that a message's limit on texts is seldom checked row by row.
 """
 
 import struct
@@ -24,7 +24,7 @@ KNOWN_FEATURES: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One field of the batch: its number and name in the proto, its type, and when it is there."""
+    """One field of the batch: its number and name in the proto, its type, and when it is present."""
 
     number: int
     name: str
@@ -60,7 +60,7 @@ NUMBERS: Final = {column.name: column.number for column in COLUMNS}
 
 
 Written = tuple[bytes, int]
-"""A written column, and a number that the UTF-8 bytes of no row exceed."""
+"""A written column, and the maximum number of UTF-8 bytes of a row."""
 NOTHING: Final[Written] = (b"", 0)
 """An absent column."""
 
@@ -73,10 +73,9 @@ def batch_bytes(
     columns: Iterable[tuple[str, bytes]],
     codec: Codec = Codec.NONE,
 ) -> bytes:
-    """The bytes of a batch: its head, its bodies, and the written `columns` behind them, in the order of their numbers.
+    """The bytes of a batch: its head, its bodies, and then the written `columns`, in the order of their numbers.
 
-    The bodies lie one behind the other and have `inflated_bytes` together; `codec` is used where that makes them
-    smaller.
+    The bodies are concatenated and have `inflated_bytes` in total; `codec` is used where that makes them smaller.
     """
     stored_bytes, stored_codec = inflated_bytes, Codec.NONE
     if codec is not Codec.NONE:
@@ -108,12 +107,12 @@ def int64_buffer(numbers: Sequence[int]) -> bytes:
 
 
 def offsets_buffer(sizes: Sequence[int]) -> bytes:
-    """Write where each of `sizes` starts, and where the last ends: int32 x (len + 1)."""
+    """Write the start of each of `sizes`, and the end of the last: int32 x (len + 1)."""
     return struct.pack(f"<{len(sizes) + 1}i", *accumulate(sizes, initial=0))
 
 
 def validity_buffer(values: Sequence[object]) -> bytes:
-    """Write one bit a row, least significant first: 1 = the row has a value."""
+    """Write one bit per row, least significant first: 1 = the row has a value."""
     bits = "".join(["0" if value is None else "1" for value in values])
     return int(bits[::-1], 2).to_bytes((len(values) + 7) // 8, "little")
 
@@ -134,7 +133,7 @@ def dictionary_column(texts: Sequence[str | None], rule: TextRule) -> Written:
     try:
         distinct = dict.fromkeys(texts)
     except TypeError:
-        raise Invalid(f"a {rule.what} is no text; give str", field=rule.what.replace(" ", "_")) from None
+        raise Invalid(f"a {rule.what} is not a text; give str", field=rule.what.replace(" ", "_")) from None
     has_nulls = None in distinct
     if has_nulls:
         del distinct[None]
@@ -178,14 +177,14 @@ def map_column(maps: Sequence[Mapping[str, str]], limits: Limits) -> Written:
 
 
 def _texts(texts: list[str], rule: TextRule, check: list[str] | None = None, validity: bytes = b"") -> Written:
-    """Write texts; `check` are those the rule holds for and `validity` says which they are, if not all."""
+    """Write texts; if only some rows have a value, `check` are those to check and `validity` is their bitmap."""
     field = rule.what.replace(" ", "_")
     try:
         joined = "".join(texts)
         data = joined.encode()
         sizes = list(map(len, texts)) if joined.isascii() else [len(text.encode()) for text in texts]
     except TypeError:
-        raise Invalid(f"a {rule.what} is no text; give str", field=field) from None
+        raise Invalid(f"a {rule.what} is not a text; give str", field=field) from None
     except UnicodeEncodeError as error:
         raise Invalid(f"a {rule.what} cannot be written as UTF-8: {error.reason}", field=field) from None
     longest = max(sizes)

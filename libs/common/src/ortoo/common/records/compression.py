@@ -1,7 +1,7 @@
-"""Compressing the body column: Zstandard and LZ4, each from an optional library.
+"""Compression of the body column: Zstandard and LZ4, each from an optional library.
 
-`deflate` makes one frame that says its inflated size; `inflate` believes no size: it never makes more bytes than the
-batch declared, which was itself checked against the limit.
+`deflate` makes one frame with its decompressed size. `inflate` does not trust that size. It never makes more bytes than
+the batch declared, which was checked against the limit.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from ortoo.common.errors import Invalid, Unsupported
 
 
 class Codec(IntEnum):
-    """How the body column is compressed; the numbers are the proto's."""
+    """The compression of the body column; the numbers are the proto's."""
 
     NONE = 1
     ZSTD = 2
@@ -23,11 +23,11 @@ _LIBRARIES = {Codec.ZSTD: ("zstandard", "zstd"), Codec.LZ4: ("lz4.frame", "lz4")
 _ZSTD_LEVEL = 1
 """The fastest level that still compresses text 3 to 5 times."""
 _ZSTD_WINDOW_BYTES_MAX = 8 << 20
-"""Memory that one frame may ask for; no frame within the limits of a batch needs more."""
+"""Maximum memory for one frame; no frame within the limits of a batch needs more."""
 
 
 def deflate(data: bytes, codec: Codec) -> bytes:
-    """Compress `data` into one frame that carries its inflated size. Unsupported if the library is missing."""
+    """Compress `data` into one frame with its decompressed size. Unsupported if the library is missing."""
     library = _library(codec)
     if codec is Codec.ZSTD:
         return bytes(library.ZstdCompressor(level=_ZSTD_LEVEL, write_content_size=True).compress(data))
@@ -37,15 +37,15 @@ def deflate(data: bytes, codec: Codec) -> bytes:
 def inflate(data: memoryview, codec: Codec, size: int, field: str) -> bytes:
     """Decompress one frame of exactly `size` bytes.
 
-    Raises Invalid, naming `field`, when the frame is damaged, says or has another size, or is followed by something;
-    Unsupported when the library is missing. Never makes more than `size` + 1 bytes.
+    Raises Invalid, naming `field`, when the frame is damaged, declares or has another size, or is followed by bytes.
+    Raises Unsupported when the library is missing. Never makes more than `size` + 1 bytes.
     """
     library = _library(codec)
     try:
         inflated = _zstd(library, data, size, field) if codec is Codec.ZSTD else _lz4(library, data, size, field)
     except (Invalid, MemoryError):
         raise
-    except Exception as error:  # whatever kind of its own the library has for damaged bytes
+    except Exception as error:  # each library has its own error for damaged bytes
         raise Invalid(f"the {codec.name} frame is damaged: {error}", field=field) from None
     if len(inflated) != size:
         raise Invalid(f"the {codec.name} frame holds {len(inflated)} bytes; the batch declares {size}", field=field)

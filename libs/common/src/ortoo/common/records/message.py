@@ -1,10 +1,10 @@
-"""One message as applications see it, and what a message may hold.
+"""One message as applications see it, and the limits of its fields.
 
     Message(b"hello")
-    Message(b"hello", "greeting", ("order-17",), properties={"lang": "mn"}, deliver_at_ms=1_790_000_000_000)
-    message.check()        # raises Invalid, naming the field; encoding a batch checks everything as well
+    Message(b"hello", "greeting", ("order-17",), properties={"lang": "mn"})
+    message.check()        # raises Invalid, naming the field
 
-Making one costs little, so it checks nothing: limits are checked where messages are encoded, in bulk.
+The constructor checks nothing, so that it is cheap; limits are checked in bulk when messages are encoded.
 """
 
 import reprlib
@@ -18,11 +18,11 @@ from ortoo.common.records import text_rules
 from ortoo.common.records.text_rules import OF_PRODUCERS, Limits
 
 BODY_BYTES_MAX: Final = 4 << 20
-"""How large one body may be."""
+"""Maximum size of a body."""
 BODY_AS_IS: Final = 0
-"""`body_encoding`: the body is what the application gave."""
+"""`body_encoding`: the body is the application's, unchanged."""
 BODY_GZIP: Final = 1
-"""`body_encoding`: the producer compressed this body by itself; servers never look inside."""
+"""`body_encoding`: the producer compressed this single body; servers never decompress it."""
 TIME_MS_MAX: Final = (1 << 63) - 1
 """The largest time that a column of times can hold."""
 PRIORITY_MAX: Final = (1 << 31) - 1
@@ -30,11 +30,11 @@ PRIORITY_MAX: Final = (1 << 31) - 1
 
 
 NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
-"""What `Message.properties` is when there are none."""
+"""The value of `Message.properties` when there are none."""
 
 
 class RareFields(NamedTuple):
-    """What few messages carry, kept apart so that the others do not pay for it."""
+    """Fields that few messages have, kept apart so that they cost the others nothing."""
 
     message_group: str | None = None
     properties: Mapping[str, str] = NO_PROPERTIES
@@ -53,7 +53,7 @@ NO_RARE_FIELDS: Final = RareFields()
 
 
 class Message:
-    """A message: immutable, with a body of 1 byte to 4 MiB; everything else may be absent.
+    """An immutable message with a body of 1 byte to 4 MiB; all other fields may be absent.
 
     `keys` is a tuple (a list does as well) of texts for search; `properties` must not be changed once given.
     Times are milliseconds since 1970-01-01 UTC. A `born_at_ms` of None is stamped when the message is encoded.
@@ -84,7 +84,7 @@ class Message:
         trace_context: str | None = None,
         expire_at_ms: int | None = None,
     ) -> None:
-        """Take the fields as they are, unchecked."""
+        """Take the fields unchanged and unchecked."""
         set_body(self, body)
         set_tag(self, tag)
         set_keys(self, keys)
@@ -129,7 +129,7 @@ class Message:
         return self
 
     def replace(self, **changes: object) -> "Message":
-        """Return a copy with the named fields changed; a name that is no field is a TypeError."""
+        """Return a copy with the named fields changed; an unknown field is a TypeError."""
         fields = {"body": self.body, "tag": self.tag, "keys": self.keys, **self.rare._asdict()}
         fields.update(changes)
         return Message(**fields)
@@ -171,7 +171,7 @@ class Message:
 
     @property
     def born_host(self) -> str | None:
-        """Who made the message, as text."""
+        """The producer's host, as text."""
         return self.rare.born_host
 
     @property
@@ -226,8 +226,8 @@ class Message:
         return (Message.of, (self.body, self.tag, self.keys, self.rare._replace(properties=properties)))
 
 
-# The class forbids assignment; those who make messages (here, and in bulk the batch view) go around that through
-# the slots, which is also the fastest way.
+# The class forbids assignment. Code that makes messages (here, and in bulk the batch view) sets the slots directly,
+# which is also the fastest way.
 _Setter = Callable[[Message, Any], None]
 set_body: _Setter = Message.__dict__["body"].__set__
 set_tag: _Setter = Message.__dict__["tag"].__set__
@@ -251,8 +251,8 @@ def check_parts(
     size = len("".join((tag or "", *keys, *rare.properties, *rare.properties.values())).encode())
     if size > limits.text_bytes:
         raise Invalid(
-            f"tag, keys and properties have {size} bytes together; at most {limits.text_bytes} fit: "
-            "put large values into the body",
+            f"tag, keys and properties have {size} bytes together; at most {limits.text_bytes} fit, so put large "
+            "values into the body",
             field=f"{field}.properties" if rare.properties else f"{field}.keys",
         )
     for name, rule in _RARE_TEXTS:
@@ -292,7 +292,7 @@ def check_body(body: object, field: str) -> None:
 
 
 def check_properties(properties: object, field: str, limits: Limits = OF_PRODUCERS) -> None:
-    """Raise Invalid unless `properties` maps few enough good names to good values."""
+    """Raise Invalid unless the number of `properties`, their names and their values keep the limits."""
     if not isinstance(properties, Mapping):
         raise Invalid(f"properties are a {type(properties).__name__}; give a dict of texts", field=field)
     if len(properties) > limits.properties:
@@ -305,7 +305,7 @@ def check_properties(properties: object, field: str, limits: Limits = OF_PRODUCE
 
 
 def message_of(given: object) -> Message:
-    """What was given to be sent, as a message. Errors: Invalid for what is neither a message nor bytes."""
+    """The argument of a send as a message. Errors: Invalid if it is neither a message nor bytes."""
     if isinstance(given, Message):
         return given
     if isinstance(given, (bytes, bytearray, memoryview)):

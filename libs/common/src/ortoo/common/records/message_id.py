@@ -1,4 +1,4 @@
-"""The id of a message whose producer chose none: made of where it lies, so that everybody makes the same one."""
+"""The id of a message whose producer chose none: made of its place in the log, so that all processes make the same."""
 
 import re
 from typing import NamedTuple
@@ -7,7 +7,7 @@ _TEXT = re.compile(r"([0-9a-f]{16})-(.+)-(\d{1,10})-(\d{1,19})")
 
 
 class MessageAddress(NamedTuple):
-    """Where a message lies."""
+    """The place of a message in the log."""
 
     topic_id: int
     enode: str
@@ -21,6 +21,6 @@ def message_id_text(topic_id: int, enode: str, queue_id: int, offset: int) -> st
 
 
 def message_address(message_id: str) -> MessageAddress | None:
-    """Where the message with this id lies; None when the id does not say, so that its producer must have chosen it."""
+    """The place of the message with this id; None when the id has another form, so that its producer chose it."""
     match = _TEXT.fullmatch(message_id)
     return MessageAddress(int(match[1], 16), match[2], int(match[3]), int(match[4])) if match else None

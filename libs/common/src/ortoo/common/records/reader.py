@@ -1,7 +1,7 @@
 """Reading the columns of a record batch into Python lists, without numpy.
 
-Every reader takes the column's bytes, how many rows there must be, and the column's path for errors; it returns one
-value a row, or raises Invalid: no bytes whatsoever make it fail otherwise.
+Every reader takes the column's bytes, the expected number of rows, and the column's path for errors. It returns one
+value per row, or raises Invalid. No input makes it fail with another error.
 """
 
 import struct
@@ -18,7 +18,7 @@ def number(fields: Fields, field: int, path: str) -> int:
     """Return a number field; 0 when it is absent."""
     value = fields.get(field, 0)
     if not isinstance(value, int) or value < 0:
-        raise Invalid("this is bytes where a number belongs: the bytes are damaged", field=path)
+        raise Invalid("a bytes field, expected a number: the data are damaged", field=path)
     return value
 
 
@@ -26,12 +26,12 @@ def buffer(fields: Fields, field: int, path: str) -> memoryview:
     """Return a bytes field; an empty view when it is absent."""
     value = fields.get(field, _EMPTY)
     if isinstance(value, int):
-        raise Invalid("this is a number where bytes belong: the bytes are damaged", field=path)
+        raise Invalid("a number, expected a bytes field: the data are damaged", field=path)
     return value
 
 
 def numbers(code: str, data: memoryview, rows: int, path: str) -> list[int]:
-    """Read `rows` numbers that struct knows by `code`."""
+    """Read `rows` numbers of struct's format `code`."""
     check_size(data, rows, struct.calcsize(f"<{code}"), path)
     return list(struct.unpack(f"<{rows}{code}", data))
 
@@ -46,12 +46,12 @@ def times(data: memoryview, rows: int, path: str) -> list[int | None]:
 
 
 def offsets(data: memoryview, rows: int, end: int, path: str) -> list[int]:
-    """Read int32 x (rows + 1) that start at 0, never fall, and finish at `end`."""
+    """Read int32 x (rows + 1) that start at 0, never decrease, and finish at `end`."""
     places = int32s(data, rows + 1, path)
     if places[0] != 0 or places[-1] != end:
         raise Invalid(f"offsets go from {places[0]} to {places[-1]} instead of from 0 to {end}", field=path)
     if sorted(places) != places:
-        raise Invalid("offsets fall; every row must start where the one before ends", field=path)
+        raise Invalid("offsets decrease; every row must start where the previous one ends", field=path)
     return places
 
 
@@ -113,7 +113,7 @@ def check_size(data: memoryview, rows: int, width: int, path: str) -> None:
 
 
 def _dense_texts(column: memoryview, path: str) -> list[str]:
-    """Read a text column whose number of rows is its own, without nulls."""
+    """Read a text column without nulls; its offsets give its number of rows."""
     fields = read_fields(column, path)
     if buffer(fields, 1, f"{path}.validity"):
         raise Invalid("these texts may not be null", field=f"{path}.validity")
@@ -130,11 +130,11 @@ def _valid_texts(fields: Fields, rows: int, path: str) -> list[str]:
             return [joined[start:end] for start, end in pairwise(places)]
         return [str(data[start:end], "utf-8") for start, end in pairwise(places)]
     except UnicodeDecodeError as error:
-        raise Invalid(f"this is no UTF-8: {error.reason} at byte {error.start}", field=f"{path}.data") from None
+        raise Invalid(f"this is not UTF-8: {error.reason} at byte {error.start}", field=f"{path}.data") from None
 
 
 def _masked(values: list[str], validity: memoryview, path: str) -> list[str | None]:
-    """Put None where the bitmap says that the row has no value."""
+    """Put None where the row has no value by the bitmap."""
     rows = len(values)
     check_size(validity, (rows + 7) // 8, 1, f"{path}.validity")
     bits = f"{int.from_bytes(validity, 'little'):0{rows}b}"[::-1]

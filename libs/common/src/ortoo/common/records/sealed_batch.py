@@ -1,4 +1,4 @@
-"""A record batch on its way: opaque bytes and what a server must know without opening them."""
+"""A record batch as it is sent: opaque bytes, and the data that a server needs without opening them."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,15 @@ from fastcrc import crc32
 from ortoo.common.errors import Invalid
 
 RECORDS_BYTES_MAX = 1 << 20
-"""How large a batch of several messages may be as stored."""
+"""Maximum stored size of a batch of several messages."""
 SINGLE_RECORD_BYTES_MAX = (4 << 20) + (64 << 10)
-"""How large a batch of one message may be: a body of 4 MiB and its properties."""
+"""Maximum stored size of a batch of one message: a body of 4 MiB and its properties."""
 COPY_RECORD_BYTES_MAX = SINGLE_RECORD_BYTES_MAX + (32 << 10)
-"""The same of a copy that a server makes, which says more than its producer did."""
+"""The same for a copy that a server makes, which has additional properties."""
 BODY_INFLATED_BYTES_MAX = 4 << 20
-"""How large the bodies of one batch may be after decompression."""
+"""Maximum size of the bodies of one batch after decompression."""
 MESSAGES_MAX = 4096
-"""How many messages one batch may hold."""
+"""Maximum number of messages of one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class SealedBatch:
     producer_id: int = 0
     first_sequence: int = 0
     delayed: bool = False
-    """On the way in: its messages have times before which nobody sees them."""
+    """Only in appends: whether its messages have a deliver-at time."""
 
     def check(self, *, single_bytes_max: int = SINGLE_RECORD_BYTES_MAX) -> None:
-        """Refuse a batch that is too large, empty, or whose bytes are not those the producer sealed.
+        """Refuse a batch that is too large, empty, or differs from the bytes that the producer sealed.
 
-        Only the envelope is looked at; the columns are the snode's business. Who reads what is stored takes copies too.
+        Only the envelope is checked; the snode checks the columns. Readers of stored batches accept copies too.
         """
         if not 1 <= self.count <= MESSAGES_MAX:
             raise Invalid(f"{self.count} messages; a batch holds 1 to {MESSAGES_MAX}", field="batch.count")
@@ -53,8 +53,8 @@ class SealedBatch:
         actual = crc32c(self.records)
         if actual != self.records_crc32c:
             raise Invalid(
-                f"CRC-32C of the bytes is {actual:#010x}, the batch says {self.records_crc32c:#010x}: "
-                "they changed on the way, send the batch again",
+                f"CRC-32C of the bytes is {actual:#010x}, the batch declares {self.records_crc32c:#010x}: "
+                "they changed in transit, send the batch again",
                 field="batch.records_crc32c",
             )
 

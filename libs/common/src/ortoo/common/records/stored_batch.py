@@ -1,4 +1,4 @@
-"""A batch as it lies in the log, for those who read it there and for those who ask for it."""
+"""A batch as stored in the log, for readers of the log and for their callers."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """A batch as it lies in the log; the same bytes each time it is read."""
+    """A batch as stored in the log; the same bytes each time it is read."""
 
     first_offset: int
     stored_at_ms: int
@@ -16,5 +16,5 @@ class StoredBatch:
 
     @property
     def next_offset(self) -> int:
-        """The offset behind its last message."""
+        """The offset after its last message."""
         return self.first_offset + self.batch.count

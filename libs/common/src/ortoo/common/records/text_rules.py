@@ -1,7 +1,7 @@
-"""What the texts of a message may hold: one table for the producer's checks and the server's.
+"""The rules for the texts of a message: one table for the producer's checks and the server's.
 
 The rules are RocketMQ's, because messages of either protocol must be readable through the other one. "Blank" means
-made of spaces (U+0020) alone; control characters are U+0000-001F and U+007F-009F. Limits count UTF-8 bytes.
+made only of spaces (U+0020); control characters are U+0000-001F and U+007F-009F. Limits count UTF-8 bytes.
 """
 
 import re
@@ -11,16 +11,16 @@ from ortoo.common.errors import Invalid
 from ortoo.common.records.sealed_batch import COPY_RECORD_BYTES_MAX, SINGLE_RECORD_BYTES_MAX
 
 TEXT_BYTES_MAX = 16 << 10
-"""How many bytes the tag, keys and properties (names and values) of one message may have together."""
+"""Maximum total size of the tag, keys and properties (names and values) of one message."""
 PROPERTIES_MAX = 128
-"""How many properties one message may have."""
+"""Maximum number of properties of one message."""
 
 DIGITS_MAX = 19
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much text one message may have, and how large it may be."""
+    """The limits of one message's properties, texts and size."""
 
     properties: int = PROPERTIES_MAX
     text_bytes: int = TEXT_BYTES_MAX
@@ -29,19 +29,19 @@ class Limits:
 
 OF_PRODUCERS = Limits()
 OF_COPIES = Limits(PROPERTIES_MAX + 32, 2 * TEXT_BYTES_MAX, COPY_RECORD_BYTES_MAX)
-"""A copy that a server makes says where it comes from and why, whatever room its producer left."""
+"""For copies that a server makes: their additional properties, such as origin and reason, always fit."""
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 def on_one_line(text: str) -> str:
-    """What somebody said, as a property may hold it: blanks instead of control characters."""
+    """A text in a form that a property may hold: blanks instead of control characters."""
     return _CONTROL.sub(" ", text)
 
 
 @dataclass(frozen=True, slots=True)
 class TextRule:
-    """What one kind of text may hold; `what` names it in errors."""
+    """The rule for one kind of text; `what` names it in errors."""
 
     what: str
     bytes_max: int = TEXT_BYTES_MAX
@@ -76,7 +76,7 @@ class TextRule:
             raise Invalid(f"the {self.what} has {size} bytes as UTF-8; at most {self.bytes_max} fit", field=field)
 
     def surely_holds(self, text: object) -> bool:
-        """Say quickly whether one text surely keeps the rule; False means "look at it"."""
+        """A fast check whether one text certainly keeps the rule; False means "check it"."""
         return (
             isinstance(text, str)
             and text.isprintable()
@@ -87,9 +87,9 @@ class TextRule:
         )
 
     def holds(self, texts: list[str], joined: str) -> bool:
-        """Say quickly whether texts, whose concatenation is `joined`, surely keep the rule.
+        """A fast check whether texts, whose concatenation is `joined`, certainly keep the rule.
 
-        False means "look at each": the texts may still be right. Lengths are the caller's business.
+        False means "check each": the texts may still be valid. The caller checks lengths.
         """
         return (
             joined.isprintable()
@@ -110,9 +110,9 @@ TRACE_CONTEXT = TextRule("trace context", bytes_max=1024, empty_allowed=True, bl
 
 
 def whole_number(text: str, bits: int = 31) -> int | None:
-    """The number that a property tells, 0 or more, of at most so many bits; None for any other text.
+    """The number in a property, 0 or more, of at most this many bits; None for any other text.
 
-    For who sends may write what it likes into most of them.
+    Senders may write any text into most properties.
     """
     number = int(text) if len(text) <= DIGITS_MAX and text.isascii() and text.isdecimal() else None
     return number if number is not None and number.bit_length() <= bits else None

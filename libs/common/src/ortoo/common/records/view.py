@@ -1,11 +1,12 @@
-"""Reading a record batch without taking it apart: columns are decoded when they are asked for, once.
+"""Reading a record batch column by column: each column is decoded once, at its first use.
 
-    view = open_batch(sealed)              # looks at the head only, whatever the number of messages
-    len(view); view.bodies(); view.body(7); view.tags(); view.message(7)
-    for message in view: ...               # or view.messages(rows)
+    view = open_batch(sealed)              # reads only the head
+    view.bodies()
+    view.message(7)
+    list(view)                             # or view.messages(rows)
 
-Bytes that are no batch raise Invalid, at opening or when the damaged column is read; a newer format, a feature this
-code lacks or a codec whose library is not installed raise Unsupported.
+Bytes that are not a batch raise Invalid, at opening or when the damaged column is read. A newer format, an unknown
+feature, or a codec whose library is not installed raises Unsupported.
 """
 
 import struct
@@ -35,7 +36,7 @@ class RecordBatchView:
         fields = read_fields(memoryview(records), _PATH)
         self._fields = fields
         self.count, self.codec, self.body_inflated_bytes = read_head(fields)
-        """Number of messages; how the bodies lie; size of the bodies together, inflated."""
+        """Number of messages, compression of the bodies, and their total decompressed size."""
         self._body_offsets = reader.buffer(fields, NUMBERS["body_offsets"], f"{_PATH}.body_offsets")
         reader.check_size(self._body_offsets, self.count + 1, 4, f"{_PATH}.body_offsets")
         self._block: memoryview | None = None
@@ -106,15 +107,15 @@ class RecordBatchView:
         return self._column("message_id") or [None] * self.count  # type: ignore[return-value]
 
     def born_at_ms(self) -> Sequence[int | None]:
-        """Return when the messages were made."""
+        """Return the times at which the messages were made."""
         return self._column("born_at_ms") or [None] * self.count  # type: ignore[return-value]
 
     def deliver_at_ms(self) -> Sequence[int] | None:
-        """Return when the messages may be seen; None if they are not delayed."""
+        """Return the times from which the messages are visible; None if they are not delayed."""
         return self._column("deliver_at_ms") or None  # type: ignore[return-value]
 
     def expire_at_ms(self) -> Sequence[int | None] | None:
-        """Return from when on no group gets the messages; None if none of them expires."""
+        """Return the times from which no group gets the messages; None if none of them expires."""
         return self._column("expire_at_ms") or None  # type: ignore[return-value]
 
     def _row(self, row: int) -> int:
@@ -133,7 +134,7 @@ class RecordBatchView:
         return [self._column(name) or [default] * self.count for name, default in _RARE]
 
     def _column(self, name: str) -> list[object]:
-        """Return a column's values, decoded at the first call; nothing if the batch has no such column."""
+        """Return a column's values, decoded at the first call; empty if the batch has no such column."""
         values = self._columns.get(name)
         if values is None:
             path = f"{_PATH}.{name}"
@@ -143,7 +144,7 @@ class RecordBatchView:
         return values
 
     def _bodies_block(self) -> memoryview:
-        """Return all bodies as one block, inflated at the first call."""
+        """Return all bodies as one block, decompressed at the first call."""
         if self._block is None:
             self._block = body_block(self._fields, self.codec, self.body_inflated_bytes)
         return self._block
@@ -152,7 +153,7 @@ class RecordBatchView:
 def open_batch(sealed: SealedBatch, *, verify_crc: bool = False) -> RecordBatchView:
     """Open a batch; with `verify_crc` its envelope is checked too (size, count, CRC-32C).
 
-    Raises Invalid or Unsupported as the module says; the envelope must agree with what is inside.
+    Raises Invalid or Unsupported (see the module); the envelope must agree with the batch inside.
     """
     if verify_crc:
         sealed.check(single_bytes_max=COPY_RECORD_BYTES_MAX)
@@ -162,7 +163,7 @@ def open_batch(sealed: SealedBatch, *, verify_crc: bool = False) -> RecordBatchV
 
 
 def check_envelope(sealed: SealedBatch, count: int, inflated_bytes: int) -> None:
-    """Raise Invalid unless the envelope says what the batch's head says."""
+    """Raise Invalid unless the envelope agrees with the batch's head."""
     if count != sealed.count:
         raise Invalid(f"the batch holds {count} messages, its envelope says {sealed.count}", field="batch.count")
     if inflated_bytes != sealed.body_inflated_bytes:
@@ -173,11 +174,11 @@ def check_envelope(sealed: SealedBatch, count: int, inflated_bytes: int) -> None
 
 
 def read_head(fields: reader.Fields) -> tuple[int, Codec, int]:
-    """Return count, codec and inflated size of the bodies, having checked that this code can read the batch."""
+    """Return count, codec and decompressed size of the bodies, after checking that this code can read the batch."""
     layout = reader.number(fields, NUMBERS["format"], f"{_PATH}.format")
     if layout != FORMAT:
         if not layout:
-            raise Invalid("there is no format number; this is no record batch", field=f"{_PATH}.format")
+            raise Invalid("there is no format number; this is not a record batch", field=f"{_PATH}.format")
         raise Unsupported(f"format {layout}; this process reads {FORMAT}: upgrade it", field=f"{_PATH}.format")
     missing = reader.number(fields, NUMBERS["required_features"], f"{_PATH}.required_features") & ~KNOWN_FEATURES
     if missing:
@@ -190,7 +191,7 @@ def read_head(fields: reader.Fields) -> tuple[int, Codec, int]:
         raise Invalid(f"{count} messages; a batch holds 1 to {MESSAGES_MAX}", field=f"{_PATH}.count")
     codec_number = reader.number(fields, NUMBERS["codec"], f"{_PATH}.codec")
     if codec_number > _LAST_CODEC:
-        raise Unsupported(f"codec {codec_number} is not known here: upgrade this process", field=f"{_PATH}.codec")
+        raise Unsupported(f"codec {codec_number} is not supported: upgrade this process", field=f"{_PATH}.codec")
     size = reader.number(fields, NUMBERS["body_inflated_bytes"], f"{_PATH}.body_inflated_bytes")
     if size > BODY_INFLATED_BYTES_MAX:
         raise Invalid(
@@ -200,7 +201,7 @@ def read_head(fields: reader.Fields) -> tuple[int, Codec, int]:
 
 
 def body_block(fields: reader.Fields, codec: Codec, inflated_bytes: int) -> memoryview:
-    """Return all bodies as one inflated block of exactly the declared size."""
+    """Return all bodies as one decompressed block of exactly the declared size."""
     data = reader.buffer(fields, NUMBERS["body"], f"{_PATH}.body")
     if codec is not Codec.NONE:
         return memoryview(inflate(data, codec, inflated_bytes, f"{_PATH}.body"))

@@ -1,17 +1,17 @@
-"""Reading and writing the few shapes of protobuf's wire format that a record batch is made of, without copying.
+"""Reading and writing the few kinds of protobuf fields that a record batch uses, without copying.
 
 A generated protobuf class copies every `bytes` field when it is parsed, once more when it is read, and twice when it
-is written; here a column is a memoryview into the batch, and a batch is written by one join. Tests compare both ways
-with protobuf's own runtime.
+is written. Here a column is a memoryview into the batch, and a batch is written by one join. Tests compare both
+directions with protobuf's own runtime.
 """
 
 from ortoo.common.errors import Invalid
 
 FIELDS_MAX = 128
-"""How many fields one protobuf message of a batch may have: bounds the time spent on garbage."""
+"""Maximum number of fields of one protobuf message of a batch, which limits the time spent on invalid data."""
 
 Field = int | memoryview
-"""What a field holds: a number, or a view of its bytes (text, bytes, a nested message)."""
+"""The value of a field: a number, or a view of its bytes (text, bytes, a nested message)."""
 
 _FIXED = -1
 _SINGLE = tuple(bytes((number,)) for number in range(0x80))
@@ -35,7 +35,7 @@ def number_field(field: int, number: int) -> bytes:
 
 
 def bytes_head(field: int, length: int) -> bytes:
-    """Write what comes before the `length` bytes of a field."""
+    """Write the key and the length that come before the `length` bytes of a field."""
     return varint(field << 3 | 2) + varint(length)
 
 
@@ -56,17 +56,17 @@ def nested(*fields: bytes | memoryview) -> bytes:
 def read_fields(data: memoryview, path: str) -> dict[int, Field]:
     """Read the fields of one protobuf message: field number -> number or view.
 
-    Raises Invalid, naming `path`, when the bytes are no protobuf message, or say a field twice (a column is never in
-    pieces). Fixed-width fields, which no known column is, read as -1.
+    Raises Invalid, naming `path`, when the bytes are not a protobuf message or have a field twice (a column is never in
+    pieces). Fixed-width fields, which no known column uses, are read as -1.
     """
     fields: dict[int, Field] = {}
     position, end, seen = 0, len(data), 0
     while position < end:
         seen += 1
         if seen > FIELDS_MAX:
-            raise Invalid(f"more than {FIELDS_MAX} fields; this is no record batch", field=path)
+            raise Invalid(f"more than {FIELDS_MAX} fields; this is not a record batch", field=path)
         key = data[position]
-        if key < 0x80:  # nearly every key: a call for it would be a quarter of the time
+        if key < 0x80:  # nearly every key: a call for it would take a quarter of the time
             position += 1
         else:
             key, position = _read_varint(data, position, end, path)
@@ -74,7 +74,7 @@ def read_fields(data: memoryview, path: str) -> dict[int, Field]:
         if kind == 2:
             length, position = _read_varint(data, position, end, path)
             if length > end - position:
-                raise Invalid(f"field {field} ends behind the last byte: the bytes are cut or damaged", field=path)
+                raise Invalid(f"field {field} ends after the last byte: the bytes are truncated or damaged", field=path)
             value: Field = data[position : position + length]
             position += length
         elif kind == 0:
@@ -82,15 +82,15 @@ def read_fields(data: memoryview, path: str) -> dict[int, Field]:
         elif kind == 1 or kind == 5:
             length = 8 if kind == 1 else 4
             if length > end - position:
-                raise Invalid(f"field {field} ends behind the last byte: the bytes are cut or damaged", field=path)
+                raise Invalid(f"field {field} ends after the last byte: the bytes are truncated or damaged", field=path)
             value = _FIXED
             position += length
         else:
             raise Invalid(f"field {field} has the unknown wire type {kind}: the bytes are damaged", field=path)
         if field == 0 or key >> 32:
-            raise Invalid(f"{field} is no field number: the bytes are damaged", field=path)
+            raise Invalid(f"{field} is not a field number: the bytes are damaged", field=path)
         if field in fields:
-            raise Invalid(f"field {field} is there twice; write every column once", field=path)
+            raise Invalid(f"field {field} occurs twice; write every column once", field=path)
         fields[field] = value
     return fields
 
@@ -105,4 +105,4 @@ def _read_varint(data: memoryview, position: int, end: int, path: str) -> tuple[
         if byte < 0x80:
             return number & 0xFFFFFFFFFFFFFFFF, position
         shift += 7
-    raise Invalid("a number is cut or too long: the bytes are damaged", field=path)
+    raise Invalid("a number is truncated or too long: the bytes are damaged", field=path)

@@ -1,1 +1,1 @@
-"""What a process tells about itself: counters and spans in, Prometheus text and OTLP out. For apps and metrics."""
+"""Metrics, spans and findings of a process, as Prometheus text and OTLP. For the apps and their metrics."""

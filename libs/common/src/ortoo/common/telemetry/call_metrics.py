@@ -1,4 +1,4 @@
-"""What each method of a server was called for: how often, with which status, how long, and under which request id."""
+"""Metrics of the calls of each method: count, status and duration. Log lines of a call get its request id."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from ortoo.common.telemetry.histogram import Histogram
 from ortoo.common.telemetry.metrics import Metrics
 
 REQUEST_ID_KEY = "x-request-id"
-"""Metadata that names a request in the logs of every process it passes."""
+"""Metadata that identifies a request in the logs of every process it passes."""
 REQUEST_ID_LENGTH_MAX = 128
 STATUS_NAMES = {code: code.name for code in grpc.StatusCode}
 
@@ -21,15 +21,15 @@ class CallMetrics(Layer):
     """Counts and times every call. A unary call costs about two microseconds, a stream nothing for each message."""
 
     def __init__(self, clock: Clock) -> None:
-        """Nothing called yet."""
+        """Begin without calls."""
         self.calls: dict[tuple[str, str], Histogram] = {}
-        """(method, status name) to latencies in milliseconds; of streams, how long they were open."""
+        """(method, status name) to latencies in milliseconds; for streams, the time for which they were open."""
         self.open_streams: dict[str, int] = {}
         self.unary_in_flight = 0
         self._clock = clock
 
     def register(self, metrics: Metrics) -> None:
-        """Name what is read."""
+        """Register the metrics of calls."""
         metrics.histogram(
             "rocketmq_rpc_latency",
             "Milliseconds from the first byte of a request to its status, by method and status.",
@@ -38,14 +38,14 @@ class CallMetrics(Layer):
         )
         metrics.gauge(
             "ortoo_open_streams",
-            "Streams that are open now, by method.",
+            "Open streams, by method.",
             lambda: {(method,): count for method, count in list(self.open_streams.items())},
             labels=("method",),
         )
         metrics.gauge("ortoo_unary_calls_in_flight", "Unary calls being served.", lambda: self.unary_in_flight)
 
     def enter(self, call: Call) -> None:
-        """Begin to time the call, and name it in the logs."""
+        """Begin to time the call, and add its request id to its log lines."""
         _bind_request_id(call.context)
         if call.method.gives_many:
             method = call.method.path[1:]
@@ -55,7 +55,7 @@ class CallMetrics(Layer):
         call.kept[self] = self._clock.monotonic_s()
 
     def leave(self, call: Call) -> None:
-        """Count the call with the status that it has by now."""
+        """Count the call with its status."""
         method = call.method.path[1:]
         if call.method.gives_many:
             self.open_streams[method] -= 1

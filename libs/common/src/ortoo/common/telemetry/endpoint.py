@@ -1,8 +1,8 @@
-"""Where Prometheus scrapes: a small HTTP server with /metrics, /healthz and /readyz. It is off without an address.
+"""A small HTTP server for Prometheus and probes, with /metrics, /healthz and /readyz. It is off without an address.
 
-GET /metrics            everything; ?zeros=no leaves out labelled gauges that are 0
-GET /healthz            200 while the process lives
-GET /readyz             200 while requests are welcome, 503 while it starts, drains or refuses
+* GET /metrics: all metrics. `?zeros=no` leaves out labelled gauges that are 0.
+* GET /healthz: 200 while the process is alive
+* GET /readyz: 200 while requests are accepted, 503 while it starts, drains or refuses
 """
 
 import asyncio
@@ -36,7 +36,7 @@ REASONS: Final = {
 
 
 class MetricsEndpoint:
-    """Serves while the block is entered. One request at a time is read; each connection carries one."""
+    """Serves while the block is entered, one scrape at a time; each connection carries one request."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class MetricsEndpoint:
     ) -> None:
         """Serve on host:port; nowhere when `address` is empty. `on_scrape` gets each scrape's duration in seconds.
 
-        A `listener` that is bound already is served in the place of an address.
+        A `listener` that is already bound replaces the address.
         """
         self.address = address
         self._listener = listener

@@ -1,7 +1,7 @@
-"""Metrics sent to an OpenTelemetry collector, beside or instead of being scraped. Off without an endpoint.
+"""Export of metrics to an OpenTelemetry collector, beside or instead of scraping. Off without an endpoint.
 
-Cumulative sums, gauges and histograms under the same names and labels as for Prometheus. A receiver that is away costs
-a warning and a gap, never a message.
+Cumulative sums, gauges and histograms have the same names and labels as for Prometheus. A receiver that does not answer
+causes a warning and a gap, and never affects messages.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import Metric, MetricExporter
 
 EXPORT_TIMEOUT_S = 2.0
-"""A receiver that is away may hold up a stop for so long."""
+"""Timeout of an export, and so the longest delay of a stop by a receiver that does not answer."""
 _log = get_logger("metrics")
 Reading = tuple[Family, list[Sample]]
 
 
 class MetricsExport:
-    """Sends what `metrics` tells to the receiver that the settings name."""
+    """Sends the `metrics` to the receiver in the settings."""
 
     def __init__(self, role: str, settings: ServiceSettings, metrics: Metrics, clock: Clock) -> None:
         """Send for a process. Errors: Unsupported when OpenTelemetry is not installed."""
@@ -50,19 +50,19 @@ class MetricsExport:
         self._is_away = False
 
     async def run(self) -> None:
-        """Send for ever. What the receiver does ends nothing; a failure that is left is a defect of the process."""
+        """Send until cancelled. Errors of the receiver end nothing; any other failure is a defect of the process."""
         while True:
             await self._clock.sleep(self._interval_s)
             await self.send()
 
     async def send(self) -> None:
-        """Send once. What a process counts is read here, on its event loop; the rest happens in a thread."""
+        """Send once. The counters are read here, on the event loop; the rest is done in a thread."""
         readings: list[Reading] = []
         for family, samples in self._metrics.read():
             readings.append((family, [(values, _fixed(value)) for values, value in samples]))
             await self._clock.sleep(0)  # messages go first
         now_ns = self._clock.now_ms() * 1_000_000
-        # The exporter's connection is for one thread at a time, and a stop sends once more.
+        # Only one thread at a time may use the exporter's connection, and a stop sends once more.
         exporting = asyncio.get_running_loop().run_in_executor(None, self._export, readings, now_ns)
         sent = await uninterrupted(exporting)
         if sent == self._is_away:
@@ -90,7 +90,7 @@ class MetricsExport:
 
 
 def _fixed(value: Number | Histogram) -> Number | Histogram:
-    """The value as it is now; a histogram goes on counting."""
+    """The current value; a histogram is copied, because it continues to count."""
     if not isinstance(value, Histogram):
         return value
     copy = Histogram(value.bounds)

@@ -1,4 +1,4 @@
-"""FindingsService of a process that speaks for itself alone."""
+"""FindingsService of a process that reports only its own findings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ NAME = pb.DESCRIPTOR.services_by_name["FindingsService"].full_name
 
 @dataclass(eq=False)
 class OwnFindings(FindingsServiceServicer):
-    """Answers with what this process knows of itself."""
+    """Answers with the findings of this process."""
 
     own: Findings
     clock: Clock
@@ -25,11 +25,11 @@ class OwnFindings(FindingsServiceServicer):
     async def ListFindings(  # noqa: N802  # gRPC's name
         self, request: pb.ListFindingsRequest, context: Context
     ) -> pb.ListFindingsResponse:
-        """What is wrong now."""
+        """The current findings."""
         return self.answer()
 
     def answer(self) -> pb.ListFindingsResponse:
-        """What is wrong with this process, and who it is."""
+        """The current findings, and the identity of this process."""
         mine = pb.ExaminedProcess(
             role=self.own.role, name=self.own.name, version=process_version(), now_ms=self.clock.now_ms()
         )
@@ -38,15 +38,15 @@ class OwnFindings(FindingsServiceServicer):
 
 
 def findings_to(found: Sequence[Finding]) -> list[pb.Finding]:
-    """Findings, written: the serious ones first."""
+    """Findings as messages, the serious ones first."""
     return [write(pb.Finding, one) for one in sorted(found, key=lambda one: not one.serious)]
 
 
 def findings_of(answer: pb.ListFindingsResponse) -> list[Finding]:
-    """Findings, read."""
+    """Findings from messages."""
     return [read(Finding, one) for one in answer.findings]
 
 
 def findings_servicer(own: Findings, clock: Clock) -> tuple[str, AddServicer]:
-    """The service's name, and how it is added to a server."""
+    """The service's name, and the function that adds it to a server."""
     return NAME, partial(add_FindingsServiceServicer_to_server, OwnFindings(own, clock))

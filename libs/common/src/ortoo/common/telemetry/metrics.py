@@ -1,7 +1,7 @@
-"""The seam between what a process counts and who reads it.
+"""The interface between the counters of a process and their readers.
 
-Parts count in plain attributes, or in a `Histogram`; nothing on the way of a message knows of metrics. Each role's
-`telemetry.py` names what is read, and reading happens when somebody asks: what is gone then has no series any more.
+Components count in plain attributes, or in a `Histogram`; the code on a message's path does not know metrics. Each
+role's `telemetry.py` registers the metrics. They are read at each request, so that deleted objects have no series.
 
     metrics = Metrics()
     metrics.counter("rocketmq_messages_in_total", "Messages stored.", lambda: totals(), labels=("topic",))
@@ -15,12 +15,12 @@ from ortoo.common.telemetry.histogram import Histogram
 
 Number = int | float
 Sample = tuple[tuple[str, ...], Number | Histogram]
-"""One series of a family now: the values of its labels, and its own."""
+"""One series of a family: the values of its labels, and its current value."""
 Reading = Number | Histogram | Mapping[Any, Number | Histogram] | Iterable[Sample]
 Kind = Literal["counter", "gauge", "histogram"]
 SERIES_MAX: Final = 50_000
 OTHER: Final = "_other"
-"""The label value of what went over the budget."""
+"""The label value of the sum of all series above the maximum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,17 @@ class Family:
 
 
 class Metrics:
-    """Everything that a process tells about itself."""
+    """All metrics of a process."""
 
     def __init__(self, *, series_max: int = SERIES_MAX) -> None:
-        """Tell at most `series_max` series of one family; the rest is added up under the label value `_other`."""
+        """Report at most `series_max` series of one family; the others are summed under the label value `_other`."""
         self.over_budget = 0
-        """How many series were left out when the metrics were read last."""
+        """The number of series left out when the metrics were last read."""
         self._families: dict[str, Family] = {}
         self._series_max = series_max
         self.gauge(
             "ortoo_metric_series_over_budget",
-            "Series that were added up under the label value _other because of the cardinality budget.",
+            "Series summed up under the label value _other because of the cardinality budget.",
             lambda: self.over_budget,
         )
 
@@ -63,25 +63,25 @@ class Metrics:
 
     @property
     def names(self) -> frozenset[str]:
-        """What is told now."""
+        """The names of the registered metrics."""
         return frozenset(self._families)
 
     def forget(self, names: Collection[str]) -> None:
-        """Tell these no more; they may be named again."""
+        """Remove these metrics; their names may be registered again."""
         for name in names:
             del self._families[name]
 
     def read(self) -> Iterator[tuple[Family, list[Sample]]]:
-        """Every family with its series as they are now, within the budget."""
+        """Every family with its current series, within the maximum."""
         left_out = 0
-        for family in list(self._families.values()):  # who reads may be interrupted while parts still add theirs
+        for family in list(self._families.values()):  # a copy: components may register metrics during a read
             samples, over = self._samples(family)
             left_out += over
             yield family, samples
         self.over_budget = left_out
 
     def _add(self, family: Family) -> None:
-        assert family.name not in self._families, f"{family.name} is there already"
+        assert family.name not in self._families, f"{family.name} is already registered"
         self._families[family.name] = family
 
     def _samples(self, family: Family) -> tuple[list[Sample], int]:

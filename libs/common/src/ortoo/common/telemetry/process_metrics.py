@@ -1,4 +1,4 @@
-"""What every process tells about itself: processor time, memory, files, and whether its event loop keeps up."""
+"""The metrics of every process: processor time, memory, files, and delays of its event loop."""
 
 import os
 import resource
@@ -22,11 +22,11 @@ PROBES_KEPT = 6
 DESCRIPTORS_PERCENT = 90
 """From what part of the limit on an operator is told of open descriptors."""
 LATE_S = 0.3
-"""A loop that is so late most of the time has too little processor time."""
+"""A loop that is usually this late has too little processor time."""
 
 
 class ProcessMetrics:
-    """The numbers of this process, read when somebody asks; the event loop is probed twice a second."""
+    """The metrics of this process, read at each request; the event loop is probed twice a second."""
 
     def __init__(self, role: str, name: str, clock: Clock) -> None:
         """Begin with nothing observed."""
@@ -38,11 +38,11 @@ class ProcessMetrics:
         self._started_s = clock.now_ms() / 1000
 
     def scraped(self, duration_s: float) -> None:
-        """The last scrape took so long."""
+        """Note the duration of the last scrape."""
         self.scrape_s = duration_s
 
     async def probe_loop(self) -> None:
-        """Observe for ever how late the event loop wakes us. It reads only clocks: its failure may end the process."""
+        """Measure the delay of the event loop until cancelled. It reads only clocks; its failure ends the process."""
         while True:
             due_s = self._clock.monotonic_s() + LOOP_PROBE_S
             await self._clock.sleep(LOOP_PROBE_S)
@@ -56,43 +56,43 @@ class ProcessMetrics:
         usual_s = sorted(self._late_s)[len(self._late_s) // 2] if len(self._late_s) == PROBES_KEPT else 0.0
         if usual_s > LATE_S:
             yield Finding(
-                "busy process",
+                "event loop lag",
                 f"its event loop serves timers {usual_s:.1f} s late",
-                "everything that it does is as late, and leases may run out",
+                "all of its work is delayed by this time, and leases may expire",
                 "give it more processor time, add snodes, or move topics to another enode",
             )
 
     def register(self, metrics: Metrics) -> None:
-        """Name what is read."""
+        """Register the metrics of the process."""
         labels = ("node_type", "node_id", "version", "python")
-        metrics.gauge("ortoo_build_info", "Always 1; who this process is.", lambda: {self._labels: 1}, labels=labels)
+        metrics.gauge("ortoo_build_info", "Always 1; the labels identify it.", lambda: {self._labels: 1}, labels=labels)
         metrics.gauge("process_start_time_seconds", "When the process started.", lambda: self._started_s)
         metrics.counter("process_cpu_seconds_total", "Processor time used.", _cpu_s)
-        metrics.gauge("ortoo_cores", "How many cores the process may run on now; 1 = it keeps to one.", _cores)
+        metrics.gauge("ortoo_cores", "Number of cores the process may use now; 1 = it is pinned to one.", _cores)
         metrics.gauge("process_resident_memory_bytes", "Memory in use.", _resident_bytes)
         metrics.gauge("process_open_fds", "Open files and sockets.", open_descriptors)
         metrics.gauge("process_max_fds", "How many may be open.", lambda: Descriptors.of_process().limit)
         metrics.histogram(
-            "ortoo_event_loop_delay_seconds", "How late the event loop served a timer.", lambda: self._loop_delay
+            "ortoo_event_loop_delay_seconds", "Delay of timers in the event loop.", lambda: self._loop_delay
         )
         metrics.counter(
             "ortoo_failures_total",
-            "Failures told to callers, as a call's status or within a stream.",
+            "Failures reported to callers, as a call's status or within a stream.",
             lambda: [((kind,), count) for kind, count in FAILURES_TOLD.items()],
             labels=("kind",),
         )
         metrics.counter(
             "ortoo_contained_failures_total",
-            "Failures that ended the work for one peer or request, by where, and nothing else.",
+            "Failures that ended only the work for one peer or request, by place.",
             lambda: [((where,), count) for where, count in CONTAINED_FAILURES.items()],
             labels=("where",),
         )
         metrics.counter(
             "ortoo_log_lines_dropped_total",
-            "Log lines that could not be written: standard error was closed or full, or its reader did not keep up.",
+            "Log lines dropped because standard error was closed or full, or its reader was too slow.",
             lines_dropped,
         )
-        metrics.gauge("ortoo_scrape_duration_seconds", "How long the last scrape took.", lambda: self.scrape_s)
+        metrics.gauge("ortoo_scrape_duration_seconds", "Duration of the last scrape.", lambda: self.scrape_s)
 
 
 def _cpu_s() -> float:
@@ -115,14 +115,14 @@ def descriptor_findings(descriptors: Descriptors, used: int) -> Iterator[Finding
     """What an operator should know of a process's descriptors, of which so many are in use."""
     if used * 100 >= descriptors.limit * DESCRIPTORS_PERCENT:
         yield Finding(
-            "descriptors used up",
+            "file descriptors exhausted",
             f"{used} of {descriptors.limit} file descriptors are open",
             "new connections, reads of old messages and new segments are refused until some are closed",
             "raise the limit of open files (ulimit -n, LimitNOFILE=), then restart the process",
         )
     elif descriptors.are_few:
         yield Finding(
-            "few descriptors",
+            "low file descriptor limit",
             f"the process may have {descriptors.limit} file descriptors; {FEW} or more are recommended",
             f"it takes about {descriptors.connections} connections; further ones are closed at once",
             "raise the hard limit of open files (ulimit -Hn, LimitNOFILE=), then restart the process",
@@ -131,7 +131,7 @@ def descriptor_findings(descriptors: Descriptors, used: int) -> Iterator[Finding
 
 
 def register_connections(metrics: Metrics, ended: Callable[[], Mapping[str, int]]) -> None:
-    """Name what is read of the connections that the process ended."""
+    """Register the metrics of connections that the process closed."""
     metrics.counter(
         "ortoo_connections_ended_total",
         "Connections that the process ended because of what their peers did, by reason.",
@@ -141,19 +141,19 @@ def register_connections(metrics: Metrics, ended: Callable[[], Mapping[str, int]
 
 
 def register_memory(metrics: Metrics, budget: MemoryBudget) -> None:
-    """Name what is read of the memory that clients make this process hold."""
+    """Register the metrics of the memory that clients use in this process."""
     kind = ("kind",)
-    metrics.gauge("ortoo_memory_budget_bytes", "What may be held for clients altogether.", lambda: budget.bytes_max)
-    metrics.gauge("ortoo_memory_used_bytes", "What is held for clients, by kind.", budget.by_kind, labels=kind)
+    metrics.gauge("ortoo_memory_budget_bytes", "Memory budget for the calls of all clients.", lambda: budget.bytes_max)
+    metrics.gauge("ortoo_memory_used_bytes", "Memory used for calls of clients, by kind.", budget.by_kind, labels=kind)
     metrics.counter(
         "ortoo_memory_refused_total",
-        "Requests for memory beyond the budget, by kind.",
+        "Requests for memory refused by the budget, by kind.",
         lambda: {(name,): count for name, count in budget.refused.items()},
         labels=kind,
     )
     metrics.counter(
         "ortoo_memory_evicted_total",
-        "Sessions and streams ended because they did not read and the budget was used up, by kind.",
+        "Sessions and streams of slow readers ended because the budget was used up, by kind.",
         lambda: {(name,): count for name, count in budget.evicted.items()},
         labels=kind,
     )

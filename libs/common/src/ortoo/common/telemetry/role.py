@@ -1,4 +1,4 @@
-"""A role's telemetry in one line of its app: metrics of the process and of its calls, and where they are served."""
+"""The telemetry of a role: metrics of the process and of its calls, and their endpoint and export."""
 
 import contextlib
 import socket
@@ -15,26 +15,26 @@ from ortoo.common.telemetry.process_metrics import ProcessMetrics
 
 
 class Telemetry:
-    """What a process counts. Made before its server, whose interceptor is `calls`; opened when the parts are there."""
+    """The metrics of a process. Make it before the server, which has `calls` as a layer; open it after all parts."""
 
     def __init__(self, role: str, settings: ServiceSettings, clock: Clock) -> None:
-        """Count for one process; serve and send when opened, as `settings` say."""
+        """Count for one process; when opened, serve and send the metrics as in `settings`."""
         self.metrics = Metrics()
         self.calls = CallMetrics(clock)
         self.address = settings.metrics_address
-        """Where metrics are served: the real port once it is open."""
+        """The address of the metrics endpoint, with the real port once it is open."""
         self._role = role
         self._settings = settings
         self._clock = clock
         self._process = ProcessMetrics(role, settings.name, clock)
         self.findings = self._process.findings
-        """Whether the event loop keeps up, where metrics are served or sent."""
+        """Findings about the event loop, which is only measured where metrics are served or sent."""
         self._process.register(self.metrics)
         self.calls.register(self.metrics)
 
     @contextlib.asynccontextmanager
     async def open(self, *, ready: Callable[[], bool], listener: socket.socket | None = None) -> AsyncIterator[None]:
-        """Serve while the block is entered, on a bound `listener` if there is one; `ready`: requests are welcome.
+        """Serve while the block is entered, on a bound `listener` if there is one; `ready`: requests are accepted.
 
         Errors: Conflict, Unsupported.
         """

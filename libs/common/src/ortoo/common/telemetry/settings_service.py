@@ -1,4 +1,4 @@
-"""SettingsService of a process that speaks for itself alone."""
+"""SettingsService of a process that reports only its own settings."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ NAME = pb.DESCRIPTOR.services_by_name["SettingsService"].full_name
 
 @dataclass(eq=False)
 class OwnSettings(SettingsServiceServicer):
-    """Answers for this process, and changes it."""
+    """Shows and changes the settings of this process."""
 
     role: str
     """`namesrv`, `enode` or `snode`."""
@@ -28,14 +28,14 @@ class OwnSettings(SettingsServiceServicer):
     async def ListSettings(  # noqa: N802  # gRPC's name
         self, request: pb.ListSettingsRequest, context: Context
     ) -> pb.ListSettingsResponse:
-        """What is in force."""
+        """The settings in force."""
         self.check_role(request.role)
         return pb.ListSettingsResponse(processes=[self._row(settings=self.live.all())])
 
     async def UpdateSettings(  # noqa: N802  # gRPC's name
         self, request: pb.UpdateSettingsRequest, context: Context
     ) -> pb.UpdateSettingsResponse:
-        """Change what may change."""
+        """Change live settings."""
         self.check_role(request.role)
         by = request.by or context.peer()
         changes = self.live.update(dict(request.values), request.reset, by=by, check_only=request.check_only)
@@ -44,14 +44,14 @@ class OwnSettings(SettingsServiceServicer):
     async def ListSettingChanges(  # noqa: N802  # gRPC's name
         self, request: pb.ListSettingChangesRequest, context: Context
     ) -> pb.ListSettingChangesResponse:
-        """What was changed since the start."""
+        """The changes since the start."""
         self.check_role(request.role)
         return pb.ListSettingChangesResponse(processes=[self._row(changes=self.live.history)])
 
     def check_role(self, role: str) -> None:
         """Refuse to answer for another role. Errors: Invalid."""
         if role not in ("", self.role):
-            raise Invalid(f"{role!r}; this process answers for itself, as {self.role!r}; ask a snode", field="role")
+            raise Invalid(f"{role!r}; this process answers only for {self.role!r}; ask a snode", field="role")
 
     def _row(self, settings: Iterable[Setting] = (), changes: Iterable[SettingChange] = ()) -> pb.ProcessSettings:
         return pb.ProcessSettings(
@@ -63,5 +63,5 @@ class OwnSettings(SettingsServiceServicer):
 
 
 def settings_servicer(role: str, live: LiveSettings[Any]) -> tuple[str, AddServicer]:
-    """The service's name, and how it is added to a server."""
+    """The service's name, and the function that adds it to a server."""
     return NAME, partial(add_SettingsServiceServicer_to_server, OwnSettings(role, live))

@@ -1,7 +1,7 @@
-"""Spans on their way to an OTLP/gRPC receiver. Imported while tracing is on, and not otherwise.
+"""Export of spans to an OTLP/gRPC receiver. Imported only while tracing is on.
 
-The transport, with its retries and whatever the environment says about headers and certificates, is OpenTelemetry's.
-Its own spans are not used: they cost five times as much to begin, to end and to encode as these.
+The transport is OpenTelemetry's, with its retries, and its environment variables for headers and certificates. Its span
+classes are not used, because they cost five times as much to begin, to end and to encode as these.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ _SAMPLED: Final = 1
 KINDS: Final = {"ortoo publish": pb.Span.SPAN_KIND_PRODUCER} | dict.fromkeys(
     ("ortoo push", "ortoo pull", "ortoo pop", "ortoo process"), pb.Span.SPAN_KIND_CONSUMER
 )
-"""On which side of a message a span is; the others are the cluster's own."""
+"""The kinds of spans of producers and consumers; all others are internal to the cluster."""
 
 
 class SpanExporter(OTLPSpanExporter):
-    """OpenTelemetry's exporter, given spans of ours."""
+    """OpenTelemetry's exporter for our own spans."""
 
     def __init__(self, role: str, name: str, endpoint: str) -> None:
         """Send to `endpoint`, http://host:port or https://host:port."""
@@ -32,18 +32,18 @@ class SpanExporter(OTLPSpanExporter):
         self._about = Resource(attributes=_values({"service.name": f"ortoo-{role}", "service.instance.id": name}))
 
     def send(self, spans: Sequence[Span]) -> None:
-        """Send them, and wait until that is done or given up."""
+        """Send spans, and wait until that succeeds or is given up."""
         taken: Any = spans
         self.export(taken)
 
     def _translate_data(self, data: Sequence[Any]) -> ExportTraceServiceRequest:
-        """What is sent; the exporter calls it with what `export` was given."""
+        """The request to send; the exporter calls it with the argument of `export`."""
         spans = pb.ScopeSpans(scope=InstrumentationScope(name="ortoo"), spans=map(span_to, data))
         return ExportTraceServiceRequest(resource_spans=[pb.ResourceSpans(resource=self._about, scope_spans=[spans])])
 
 
 def span_to(span: Span) -> pb.Span:
-    """A span as it travels."""
+    """A span as a message."""
     return pb.Span(
         trace_id=span.trace_id.to_bytes(16, "big"),
         span_id=span.id.to_bytes(8, "big"),

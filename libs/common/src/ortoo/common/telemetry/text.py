@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them: the text format, version 0.0.4."""
+"""Metrics in Prometheus's text format, version 0.0.4."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -46,7 +46,7 @@ def _histogram_lines(name: str, labels: str, histogram: Histogram) -> list[str]:
 
 
 def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    if len(names) == 2:  # the most frequent: a topic and a group
+    if len(names) == 2:  # the most frequent case: a topic and a group
         return f'{names[0]}="{_escaped(values[0])}",{names[1]}="{_escaped(values[1])}"'
     return ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
 

@@ -1,7 +1,7 @@
-"""Spans of messages that carry a W3C trace context, sent to an OpenTelemetry collector. Off unless it has an endpoint.
+"""Spans of messages that carry a W3C trace context, sent to an OpenTelemetry collector. Off without an endpoint.
 
 The producer decides which messages are traced: those whose `trace_context` has the sampled flag. Every process that
-such a message passes adds its spans to the same trace. Nothing here runs, or is imported, while tracing is off.
+such a message passes adds its spans to the same trace. None of this runs, or is imported, while tracing is off.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ Context = tuple[int, int]
 """(trace id, span id) of a sampled message."""
 CONTEXT_BYTES: Final = 55
 SPANS_MAX: Final = 8
-"""A batch with more sampled messages than this has its first one traced, and no other."""
+"""Of a batch with more sampled messages than this only the first one is traced."""
 SEND_INTERVAL_S: Final = 0.5
 UNSENT_MAX: Final = 16_384
-"""How many spans may wait to be sent; what is beyond is dropped, and told in the log."""
+"""Maximum number of spans that wait to be sent; further ones are dropped and logged."""
 _SAMPLED = re.compile(rb"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f][13579bdf]")
 _EVEN: Final = b"02468ace"
 _log = get_logger("tracing")
@@ -38,7 +38,7 @@ _log = get_logger("tracing")
 
 @dataclass(slots=True)
 class Span:
-    """A few plain values until it is sent. It lies below the span `parent_id`; `links` are spans of earlier tries."""
+    """The plain values of a span. `parent_id` is its parent; `links` are spans of earlier attempts."""
 
     what: str
     trace_id: int
@@ -52,10 +52,11 @@ class Span:
 
 
 def sampled_contexts(records: bytes | memoryview) -> list[Context]:
-    """The contexts of the sampled messages of a batch; malformed ones are passed over.
+    """The contexts of the sampled messages of a batch; malformed ones are skipped.
 
-    Of more than SPANS_MAX only the first: every process that the batch passes chooses the same. A batch without trace
-    contexts costs a look at its fields; one without sampled messages hardly more, for all contexts are equally long.
+    Of more than SPANS_MAX only the first, so that every process that the batch passes chooses the same. A batch without
+    trace contexts costs only reading its fields. One without sampled messages costs hardly more, because all contexts
+    have the same length.
     """
     try:
         column = buffer(read_fields(memoryview(records), "batch"), NUMBERS["trace_context"], "batch")
@@ -63,7 +64,7 @@ def sampled_contexts(records: bytes | memoryview) -> list[Context]:
     except Invalid:
         return []
     if len(data) % CONTEXT_BYTES == 0 and not data[CONTEXT_BYTES - 1 :: CONTEXT_BYTES].translate(None, _EVEN):
-        return []  # the last digit of none says that it is sampled
+        return []  # no context has the sampled flag in its last digit
     found: list[Context] = []
     for match in _SAMPLED.finditer(data):
         found.append((int(match[1], 16), int(match[2], 16)))
@@ -78,7 +79,7 @@ class Tracing:
     def __init__(self, *, clock: Clock, randomness: Randomness) -> None:
         """Use `open_tracing`."""
         self.ended: list[Span] = []
-        """What waits to be sent."""
+        """The spans that wait to be sent."""
         self.dropped = 0
         self._clock = clock
         self._randomness = randomness
@@ -86,7 +87,7 @@ class Tracing:
         self.set_clock()
 
     def set_clock(self) -> None:
-        """Take the wall clock's word for the time from now on."""
+        """Take the current time from the wall clock again."""
         self._epoch_ns = self._clock.now_ms() * 1_000_000 - int(self._clock.monotonic_s() * 1e9)
 
     def begin(
@@ -94,7 +95,7 @@ class Tracing:
     ) -> Sequence[Span]:
         """Begin one span for each of a batch's `sampled_contexts`.
 
-        Each is linked to those of `earlier` in its trace: what was tried before with the same message.
+        Each is linked to the spans of `earlier` in its trace, which are earlier attempts with the same message.
         """
         now_ns = self._now_ns()
         return [
@@ -111,7 +112,7 @@ class Tracing:
         ]
 
     def end(self, spans: Sequence[Span], error: BaseException | None = None) -> None:
-        """End spans, with what went wrong."""
+        """End spans, with the error if there is one."""
         if not spans:
             return
         now_ns = self._now_ns()
@@ -148,14 +149,14 @@ async def open_tracing(
     tracing, exporter = Tracing(clock=clock, randomness=randomness), SpanExporter(role, name, endpoint)
 
     async def send() -> None:
-        """Send what has ended; a receiver that is away costs these spans and a line in the log."""
+        """Send the ended spans; if the receiver does not answer, they are dropped and that is logged."""
         tracing.set_clock()
         spans, tracing.ended = tracing.ended, []
         if tracing.dropped:
             _log.emit(log_events.SPANS_DROPPED, count=tracing.dropped)
             tracing.dropped = 0
         if spans:
-            # The exporter is for one thread at a time, and a stop sends once more.
+            # Only one thread at a time may use the exporter, and a stop sends once more.
             await uninterrupted(asyncio.get_running_loop().run_in_executor(None, exporter.send, spans))
 
     try:

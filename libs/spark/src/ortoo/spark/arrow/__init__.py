@@ -1,1 +1,1 @@
-"""Record batches as Arrow record batches: bytes in, arrays out that lie over them; no loop over rows. For readers."""
+"""Record batches as Arrow record batches: zero-copy arrays over the received bytes, without loops over rows."""

@@ -1,6 +1,6 @@
-"""A batch of messages as an Arrow record batch: column by column, no row is looked at by itself.
+"""A batch of messages as an Arrow record batch, column by column, without loops over rows.
 
-The one exception are bodies that their producers had gzipped one by one: those are inflated one by one.
+The exception: bodies that producers have gzipped individually are inflated individually.
 """
 
 import zlib
@@ -23,11 +23,11 @@ from ortoo.spark.arrow import buffers as arrow
 
 _PATH = "batch.records"
 _INFLATED_BYTES_MAX = 16 * BODY_BYTES_MAX
-"""What one gzipped body may become; more is taken for an attack."""
+"""Limit of one inflated body; a larger one is treated as an attack."""
 
 
 class BatchDecoder:
-    """Makes Arrow batches of one schema out of received ones."""
+    """Converts received batches to Arrow batches of one schema."""
 
     def __init__(self, schema: Any) -> None:
         """`schema` is the pyarrow schema that Spark expects."""
@@ -35,10 +35,10 @@ class BatchDecoder:
         self._names: Sequence[str] = schema.names
         looked_at = {_FIELDS.get(name, name) for name in self._names if name not in _PLACE}
         self.fields: tuple[str, ...] = ("count", *sorted(looked_at))
-        """The fields of a record batch that are looked at, for whoever fetches."""
+        """The fields of a record batch that are used, for the fetch request."""
 
     def decode(self, received: ReceivedBatch) -> Any:
-        """The rows of `received` that are meant, as a pyarrow.RecordBatch. Errors: Invalid, Unsupported."""
+        """The selected rows of `received` as a pyarrow.RecordBatch. Errors: Invalid, Unsupported."""
         sealed = received.sealed
         sealed.check(single_bytes_max=COPY_RECORD_BYTES_MAX)
         fields = read_fields(memoryview(sealed.records), _PATH)
@@ -57,7 +57,7 @@ class BatchDecoder:
 
     @staticmethod
     def _rows(offsets: Sequence[int], first_offset: int, count: int) -> Any:
-        """Which rows of the columns are meant: None = all, a slice, or an array of numbers."""
+        """The selected rows of the columns: None = all, a slice, or an array of indices."""
         if len(offsets) == count:
             return None
         begin, end = offsets[0] - first_offset, offsets[-1] - first_offset + 1
@@ -127,9 +127,9 @@ def _inflated(body: bytes) -> bytes:
     try:
         data = reader.decompress(body, _INFLATED_BYTES_MAX)
     except zlib.error as error:
-        raise Invalid(f"a body that says it is gzipped is not: {error}", field=f"{_PATH}.body") from None
+        raise Invalid(f"a body marked as gzipped is not: {error}", field=f"{_PATH}.body") from None
     if not reader.eof:
-        raise Invalid(f"a gzipped body is cut, or holds over {_INFLATED_BYTES_MAX} bytes", field=f"{_PATH}.body")
+        raise Invalid(f"a gzipped body is truncated, or exceeds {_INFLATED_BYTES_MAX} bytes", field=f"{_PATH}.body")
     return data
 
 
@@ -140,7 +140,7 @@ _PLACE: Final[dict[str, Callable[[ReceivedBatch, Any], Any]]] = {
     "offset": _offsets,
     "stored_at": _stored_at,
 }
-"""Columns that say where a message lies."""
+"""Columns with the position of a message."""
 _FIELDS: Final = {"born_at": "born_at_ms", "deliver_at": "deliver_at_ms"}
 """Column to field of the record batch, where they have different names."""
 _DECODERS: Final[dict[str, Callable[[memoryview, int, str], Any]]] = {

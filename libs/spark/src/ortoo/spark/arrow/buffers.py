@@ -1,7 +1,7 @@
-"""The buffers of a record batch as Arrow arrays: wrapped where they lie, checked by Arrow before anything reads them.
+"""The buffers of a record batch as Arrow arrays, without copies, validated by Arrow before use.
 
-Each function takes a column's bytes, how many rows there must be and the column's path for errors, and answers an array
-of plain Arrow types (Spark takes no dictionaries). Bytes that are no column raise Invalid.
+Functions take the bytes of a column, the expected number of rows, and the path of the column for errors. They return
+an array of plain Arrow types, because Spark does not accept dictionaries. Invalid bytes raise Invalid.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ Array = Any
 
 
 def made(kind: Any, rows: int, buffers: Sequence[Any], path: str, children: Sequence[Array] = ()) -> Array:
-    """The array of these buffers, after Arrow has looked at every offset and every text of it. Errors: Invalid."""
+    """An array of these buffers, after full validation by Arrow. Errors: Invalid."""
     try:
         array = pa.Array.from_buffers(kind, rows, list(buffers), children=list(children) or None)
         array.validate(full=True)
     except (pa.ArrowInvalid, ValueError) as error:
-        raise Invalid(f"this is no column: {error}", field=path) from None
+        raise Invalid(f"invalid column: {error}", field=path) from None
     return array
 
 
@@ -37,7 +37,7 @@ def numbers(data: memoryview, rows: int, kind: Any, path: str) -> Array:
 
 
 def times(data: memoryview, rows: int, path: str) -> Array:
-    """Milliseconds as UTC timestamps to the microsecond, which is how Spark keeps them; null after the year 294,246."""
+    """Milliseconds as UTC timestamps in microseconds, as in Spark; null after the year 294,246."""
     ms = numbers(data, rows, pa.int64(), path)
     possible = pc.and_(pc.greater_equal(ms, 0), pc.less_equal(ms, _LAST_MS))
     return pc.multiply(pc.if_else(possible, ms, None), 1000).cast(pa.timestamp("us", tz="UTC"))
@@ -50,7 +50,7 @@ def binary(offsets: memoryview, data: memoryview, rows: int, path: str) -> Array
 
 
 def texts(column: memoryview, rows: int | None, path: str) -> Array:
-    """A text column; with `rows` None it says itself how many it has."""
+    """A text column; with `rows` None the number of rows is taken from the column."""
     fields = read_fields(column, path)
     offsets = buffer(fields, 2, f"{path}.offsets")
     count = max(len(offsets) // 4 - 1, 0) if rows is None else rows
@@ -100,7 +100,7 @@ def maps(column: memoryview, rows: int, path: str) -> Array:
 
 
 def repeated(value: object, rows: int, kind: Any) -> Array:
-    """One value in every row; what was made for the last batches is used again."""
+    """One value in every row; arrays of recent values are cached."""
     made = _repeated(value, kind)
     return made.slice(0, rows) if rows <= len(made) else pa.repeat(pa.scalar(value, kind), rows)
 

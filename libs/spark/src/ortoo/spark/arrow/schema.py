@@ -1,4 +1,4 @@
-"""Spark's schemas as Arrow's, the same for every version of Spark."""
+"""Conversion of Spark schemas to Arrow schemas, the same for every version of Spark."""
 
 import inspect
 from typing import Any, Final
@@ -6,9 +6,9 @@ from typing import Any, Final
 from pyspark.sql.pandas.types import to_arrow_schema
 
 _UTC: Final = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
-"""Spark 4.0 takes UTC without being told."""
+"""Spark 4.0 uses UTC without this argument."""
 
 
 def utc_schema(schema: Any) -> Any:
-    """The pyarrow schema of a pyspark StructType; its times are UTC."""
+    """The pyarrow schema of a pyspark StructType; timestamps are UTC."""
     return to_arrow_schema(schema, **_UTC)

@@ -1,1 +1,1 @@
-"""What reading and writing share: options in, plans' plain values out, and a worker's way to the cluster."""
+"""Shared by reads and writes: options, offsets, columns, and a worker's connection to the cluster."""

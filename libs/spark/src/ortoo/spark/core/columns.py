@@ -1,4 +1,4 @@
-"""The columns of a topic as a table: one list from which schemas, projections and documents are made."""
+"""The columns of a topic as a table; schemas, projections and documents are derived from this list."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from ortoo.spark.core.options import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, its type in Spark's DDL, and what it holds."""
+    """One column: its name, its type in Spark's DDL, and its meaning."""
 
     name: str
     ddl: str
     meaning: str
     usual: bool = True
-    """Whether it is there when no columns are asked for."""
+    """Whether it is included by default."""
 
 
 COLUMNS: Final = (
@@ -30,24 +30,24 @@ COLUMNS: Final = (
     Column("body", "binary", "the content"),
     Column("stored_at", "timestamp", "when it was stored, to the millisecond"),
     Column("born_at", "timestamp", "when its producer made it, to the millisecond"),
-    Column("born_host", "string", "who made it; null if that was not said"),
+    Column("born_host", "string", "the producer's host; null if it is unknown"),
     Column("message_group", "string", "messages of one group are in one queue, in order; null if it has none"),
     Column("properties", "map<string,string>", "the user's properties; empty if it has none"),
     Column("trace_context", "string", "W3C trace context; null if it has none"),
     Column("priority", "int", "larger is more urgent; null if it has none", usual=False),
     Column("deliver_at", "timestamp", "not visible before this time; null if it was not delayed", usual=False),
 )
-"""Every column of a message, in the order in which they are shown."""
+"""Every column of a message, in display order."""
 BY_NAME: Final = {column.name: column for column in COLUMNS}
 
 
 def chosen_names(columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns asked for, or the usual ones. Errors: Invalid for an unknown or a doubled name."""
+    """The requested columns, or the default ones. Errors: Invalid for an unknown or repeated name."""
     if not columns:
         return tuple(column.name for column in COLUMNS if column.usual)
     for at, name in enumerate(columns):
         if name in columns[:at]:
-            raise Invalid(f"{name} is there twice; name each column once", field="columns")
+            raise Invalid(f"{name} is given twice; expected each column once", field="columns")
         if name not in BY_NAME:
             raise Invalid(f"there is no column {name!r}{did_you_mean(name, BY_NAME)}", field="columns")
     return tuple(columns)

@@ -1,4 +1,4 @@
-"""Letting a consumer group show how far a query is; the checkpoint stays the truth."""
+"""Shows the progress of a query as offsets of a consumer group; the checkpoint remains authoritative."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 
 def ensure_group(link: Link, group: str) -> None:
-    """Create a group unless it is there, so that operators see it among the others."""
+    """Create a group unless it exists, so that operators see it in lists."""
     try:
         link.run(link.admin.describe_group(group))
     except NotFound:
@@ -19,7 +19,7 @@ def ensure_group(link: Link, group: str) -> None:
 
 
 def commit_group(link: Link, group: str, offsets: Mapping[Queue, int]) -> None:
-    """Store offsets as a group's. Errors: Unsupported where servers do not take them, and the first refusal."""
+    """Commit offsets for a group. Errors: Unsupported by older servers, or the first refusal."""
     request = pull_pb2.CommitConsumerOffsetsRequest(
         group=group,
         offsets=[
@@ -32,7 +32,7 @@ def commit_group(link: Link, group: str, offsets: Mapping[Queue, int]) -> None:
 
 
 def group_offset(link: Link, group: str, queue: Queue) -> int:
-    """The committed offset of a group in one queue; -1 if it has none. Errors: the refusal, when there is one."""
+    """The committed offset of a group in one queue; -1 if it has none. Errors: the refusal, if any."""
     request = pull_pb2.QueryConsumerOffsetsRequest(group=group, queues=[wire_queue(queue)])
     answer = link.call(ConsumerServiceStub, "QueryOffsets", request)
     for refused in answer.refused:

@@ -1,7 +1,7 @@
-"""A Python worker's way to the cluster: one connection for each cluster and user, kept as long as the process lives.
+"""Connections of a Python worker, one for each cluster and user, kept for the life of the process.
 
-Spark reuses its workers, so the next task finds the connection open. A worker forked from one that was connected
-opens its own: gRPC's threads do not survive a fork.
+Spark reuses workers, so that the next task finds the connection open. A worker that is forked from a connected one
+opens its own, because gRPC's threads do not survive a fork.
 """
 
 import gc
@@ -29,34 +29,32 @@ T = TypeVar("T")
 
 TLS_OPTIONS: Final = ("tlsCaFile", "tlsCertificateFile", "tlsKeyFile")
 CLUSTER_OPTIONS: Final = ("address", "accessKey", "secretKey", "tls", *TLS_OPTIONS, "callTimeoutMs", "callAttempts")
-"""The options that say how the cluster is reached, for reads and writes alike."""
+"""The options for the connection, the same for reads and writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where a cluster is, and as whom and how it is asked. Queries with different ones have different connections."""
+    """Addresses, user and TLS files of a cluster. Different values use different connections."""
 
     addresses: tuple[str, ...]
     access_key: str = ""
     secret_key: str = field(default="", repr=False)
     tls: TlsClient | None = None
-    """Its files lie at the same paths on the driver and on every executor."""
+    """The files have the same paths on the driver and on every executor."""
     call_timeout_ms: int = 10_000
     call_attempts: int = 5
 
     @classmethod
     def of(cls, take: OptionReader) -> "Cluster":
-        """Read the options. Errors: Invalid when no address is given or one is no host:port, or for half a user."""
+        """Parse the options. Errors: Invalid for a missing or malformed address, or half of the credentials."""
         addresses = take.names("address") or tuple(os.environ.get("ORTOO_ADDRESS", "").replace(",", " ").split())
         if not addresses:
-            raise Invalid(
-                'where is the cluster? Give .option("address", "host:8081"), or set ORTOO_ADDRESS', field="address"
-            )
+            raise Invalid('missing address; expected .option("address", "host:8081") or ORTOO_ADDRESS', field="address")
         for address in addresses:
             if not is_address(address):
                 raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="address")
         if len(half := take.given("accessKey", "secretKey")) == 1:
-            raise Invalid("give both accessKey and secretKey, or neither", field=half[0])
+            raise Invalid("expected both accessKey and secretKey, or neither", field=half[0])
         files = [take.text(name) for name in TLS_OPTIONS]
         speaks_tls = take.flag("tls", any(files))
         for name in TLS_OPTIONS:
@@ -72,21 +70,21 @@ _links: dict[tuple[int, Cluster], "Link"] = {}
 
 
 def link_to(cluster: Cluster) -> "Link":
-    """The link of this process to a cluster; opened at the first call."""
+    """The link of this process to a cluster; connected at the first call."""
     key = (os.getpid(), cluster)
     link = _links.get(key)
     if link is None:
         for other in [other for other in _links if other[0] != key[0]]:
             del _links[other]
         keep_freed_buffers()
-        gc.freeze()  # Spark has a worker look for garbage after each task: not among the modules
+        gc.freeze()  # excludes the modules from the garbage collection that Spark runs after each task
         link = _links[key] = Link(cluster)
     return link
 
 
 @contextmanager
 def _named_as_options() -> Iterator[None]:
-    """Let an error about `tls_ca_file` name `tlsCaFile`."""
+    """Rename the field of an error from `tls_ca_file` to `tlsCaFile`."""
     try:
         yield
     except Invalid as error:
@@ -95,10 +93,10 @@ def _named_as_options() -> Iterator[None]:
 
 
 class Link:
-    """A connection on a thread of its own. Calls wait; they may come from any thread but that one."""
+    """A connection on a separate thread. Calls block; they may come from any other thread."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Connect to whichever snode answers, when something is asked. Errors: Invalid for a file of TLS."""
+        """Connects at the first call. Errors: Invalid for a TLS file."""
         self.clock: Clock = SystemClock()
         self._thread = LoopThread()
         with _named_as_options():
@@ -114,15 +112,15 @@ class Link:
         self.admin = Admin(self.connection)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the link's loop and wait for it."""
+        """Run a coroutine on the link's loop and wait."""
         return self._thread.wait(work)
 
     def inside(self, manager: AbstractAsyncContextManager[T]) -> Any:
-        """Enter an async context manager of the link's loop in a `with` statement."""
+        """Enter an async context manager on the link's loop, for a `with` statement."""
         return self._thread.inside(manager)
 
     def call(self, stub: Callable[..., Any], method: str, request: Any) -> Any:
-        """One unary call that may be repeated without harm. Errors: what the server answered; Unavailable."""
+        """One idempotent unary call. Errors: those of the server, or Unavailable."""
         return self.run(self.connection.call(stub, method, request))
 
     def fetch(
@@ -134,12 +132,12 @@ class Link:
         wanted: Filter = "*",
         passed: Callable[[int, int], object] | None = None,
     ) -> Iterator[ReceivedBatch]:
-        """Batches of one queue, with at least these columns. Errors and `passed`: as `ortoo.client.read.fetch`."""
+        """Batches of one queue with at least these columns. Errors and `passed`: as in `ortoo.client.read.fetch`."""
         source = fetch(
             self.connection, queue, from_offset, to_offset, columns=columns, wanted=wanted, joined=True, passed=passed
         )
         return self._thread.iterate(source, ahead=True)
 
     def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds."""
+        """Wait for `seconds`."""
         self.run(self.clock.sleep(seconds))

@@ -1,9 +1,9 @@
-"""Offsets of many queues as one value, and as the JSON that Spark keeps in its checkpoint.
+"""Offsets of many queues as one value, and as the JSON of Spark's checkpoint.
 
     {"v": 1, "q": {"orders": {"enode-0": {"0": 17, "1": 12}}}, "e": {"orders": "00c0ffee00c0ffee"}}
 
-`q` holds the next offset of each queue, `e` the topic's id, so that a topic that was deleted and created again is
-recognised. Spark compares offsets as text: equal offsets are written as equal text, keys sorted, nothing volatile.
+`q` holds the next offset of each queue. `e` holds the topic's id, by which a topic that was deleted and created again
+is detected. Spark compares offsets as text. Equal offsets are therefore equal texts, with sorted keys.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Offsets:
     topic_ids: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it."""
+        """The JSON value for the checkpoint."""
         tree: dict[str, dict[str, dict[str, int]]] = {}
         for queue in sorted(self.queues):
             tree.setdefault(queue.topic, {}).setdefault(queue.enode, {})[str(queue.queue_id)] = self.queues[queue]
@@ -35,20 +35,20 @@ class Offsets:
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> "Offsets":
-        """Read what `to_json` wrote. Errors: Unsupported for a newer format, Invalid for anything else."""
+        """Parse the result of `to_json`. Errors: Unsupported for a newer format, Invalid for anything else."""
         if value.get("v") != FORMAT:
-            raise Unsupported(f"offsets of format {value.get('v')!r}; this version reads {FORMAT}: upgrade ortoo-spark")
+            raise Unsupported(f"offsets have format {value.get('v')!r}, expected {FORMAT}; upgrade ortoo-spark")
         queues = parsed_tree(value.get("q", {}), "the checkpoint's offsets")
         return cls(queues, {topic: int(text, 16) for topic, text in value.get("e", {}).items()})
 
     @classmethod
     def is_json(cls, value: Any) -> bool:
-        """Whether this is what `to_json` wrote, and not a tree of topics, one of which may be named `v` or `q`."""
+        """Whether a value comes from `to_json`, and is not a tree of topics, which may be named `v` or `q`."""
         return isinstance(value, Mapping) and type(value.get("v")) is int
 
 
 def parsed_tree(value: Any, field_name: str) -> dict[Queue, int]:
-    """Read {"topic": {"enode": {"0": 17}}}. Errors: Invalid, naming `field_name` and the place."""
+    """Parse a tree such as `{"topic": {"enode": {"0": 17}}}`. Errors: Invalid with `field_name` and the position."""
     found: dict[Queue, int] = {}
     for topic, enodes in _object(value, field_name, "topics").items():
         for enode, numbers in _object(enodes, field_name, f"enodes of {topic}").items():
@@ -70,7 +70,7 @@ def parsed_tree(value: Any, field_name: str) -> dict[Queue, int]:
 def _object(value: Any, field_name: str, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise Invalid(
-            f'the {what} are {value!r}; expected an object such as {{"orders": {{"enode-0": {{"0": 17}}}}}}',
+            f'the {what} are {value!r}, expected an object such as `{{"orders": {{"enode-0": {{"0": 17}}}}}}`',
             field=field_name,
         )
     return value

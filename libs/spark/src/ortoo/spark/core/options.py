@@ -1,7 +1,7 @@
-"""The options of reads and writes: parsed once, before any task runs, into plain values.
+"""The options of reads and writes, parsed into plain values before any task runs.
 
-Spark hands every option over as text and forgets upper and lower case. Where an option means what one of the Kafka
-source means, it has that one's name. An option that nobody knows is an error: one that is ignored costs a night.
+Spark passes options as text and ignores upper and lower case. Options with the meaning of one of the Kafka source have
+the same name. An unknown option is an error, because an ignored one is found late.
 """
 
 import difflib
@@ -13,7 +13,7 @@ from typing import Any, Final
 from ortoo.common.errors import Invalid
 
 SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "outputmode", "numrows", "truncate"})
-"""Options that Spark itself puts among ours."""
+"""Options that Spark itself adds."""
 _TIME_UNITS_MS: Final = {"": 1} | {
     word: factor
     for words, factor in (
@@ -28,10 +28,10 @@ _SIZE_UNITS: Final = {"": 1, "b": 1} | {
 
 
 class OptionReader:
-    """Takes options by name, checks their type, and at the end complains about those that nobody took."""
+    """Reads options by name, checks their types, and rejects unknown ones."""
 
     def __init__(self, options: Mapping[str, str], known: Iterable[str]) -> None:
-        """`options` as Spark gives them; `known` are the names as documents write them."""
+        """`options` come from Spark; `known` are the documented names."""
         self._values = {name.lower(): value for name, value in options.items()}
         self._known = {name.lower(): name for name in known}
         for name in self._values:
@@ -39,25 +39,25 @@ class OptionReader:
                 raise Invalid(f"unknown option{did_you_mean(name, self._known.values())}", field=name)
 
     def given(self, *names: str) -> list[str]:
-        """Those of `names` that were given, and not empty."""
+        """Those of `names` that are given and not empty."""
         return [name for name in names if self.text(name)]
 
     def at_most_one(self, *names: str) -> None:
-        """Errors: Invalid when two of `names` are given: one of them would be ignored."""
+        """Errors: Invalid when two of `names` are given, because one would be ignored."""
         if len(given := self.given(*names)) > 1:
-            raise Invalid(f"{' and '.join(given)} are given; give one of them", field=given[0])
+            raise Invalid(f"{' and '.join(given)} are given; expected only one of them", field=given[0])
 
     def only_with(self, name: str, allowed: bool, what: str) -> None:
-        """Errors: Invalid when `name` is given where it would change nothing; `what` says with what it does."""
+        """Errors: Invalid when `name` is given where it has no effect. `what` names the options that it needs."""
         if not allowed and self.given(name):
-            raise Invalid(f"it changes nothing here: it is for {what}; leave it out", field=name)
+            raise Invalid(f"it has no effect here, only with {what}; remove it", field=name)
 
     def text(self, name: str, default: str = "") -> str:
-        """A text; `default` when it is absent or empty."""
+        """A text; `default` if it is absent or empty."""
         return str(self._values.get(name.lower(), default)).strip() or default
 
     def choice(self, name: str, default: str, *allowed: str) -> str:
-        """One of a few words."""
+        """One of the `allowed` values."""
         value = self.text(name, default)
         for word in allowed:
             if value.lower() == word.lower():
@@ -69,10 +69,10 @@ class OptionReader:
         return self.choice(name, "true" if default else "false", "true", "false") == "true"
 
     def number(self, name: str, default: int = 0, *, low: int = 0) -> int:
-        """A whole number from `low` on."""
+        """A whole number of at least `low`."""
         value = self.text(name, str(default))
         if not re.fullmatch(r"-?\d+", value) or int(value) < low:
-            raise Invalid(f"{value!r}; expected a whole number from {low} on", field=name)
+            raise Invalid(f"{value!r}; expected a whole number of at least {low}", field=name)
         return int(value)
 
     def duration_ms(self, name: str, default_ms: int) -> int:
@@ -102,12 +102,12 @@ class OptionReader:
         try:
             return json.loads(value)
         except ValueError as error:
-            raise Invalid(f"this is no JSON: {error}: {value[:120]!r}", field=name) from None
+            raise Invalid(f"invalid JSON ({error}): {value[:120]!r}", field=name) from None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """What somebody probably meant, as the end of a sentence: "; did you mean x?" or "; known are: x, y"."""
+    """The probable meaning of a name as the end of a sentence, such as "; did you mean x?"."""
     names = list(known)
     by_lower = {name.lower(): name for name in names}
     near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    return f"; did you mean {by_lower[near[0]]}?" if near else f"; known are: {', '.join(sorted(names))}"
+    return f"; did you mean {by_lower[near[0]]}?" if near else f"; expected one of {', '.join(sorted(names))}"

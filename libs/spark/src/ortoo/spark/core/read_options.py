@@ -23,39 +23,39 @@ KNOWN: Final = (
     "columns", "consumerGroup",
     "fetchTimeoutMs", "metadataMaxAgeMs", "latestOffsetWaitMs",
 )  # fmt: skip
-"""Every option of a read, as documents write it."""
+"""Every option of a read, as documented."""
 STREAM_ONLY: Final = (
     "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
     "consumerGroup", "metadataMaxAgeMs", "latestOffsetWaitMs",
 )  # fmt: skip
-"""Options that have an effect in a streaming query alone."""
+"""Options that apply only to streaming queries."""
 _REMOVED: Final = {
     "filterPushdown": (
-        "this option was removed: Spark applies the filter of one query to later queries of the same frame, so that "
-        "rows are missing without an error; delete the option, and filter with the option tags or sql"
+        "this option was removed, because Spark applies one query's filter to later queries of the same frame. "
+        "Their rows would be missing. Remove it, and filter with the option tags or sql"
     ),
 }
-"""Options of earlier versions that have no successor of the same kind, and why they are refused."""
+"""Removed options without a direct successor, and the reason."""
 _SPARK_DOES: Final = {
     "bodyFormat": "ortoo.spark.format.bodies.text() or .json(...)",
     "valueSchema": 'ortoo.spark.format.bodies.json("id bigint, name string")',
     "onInvalid": "the argument on_invalid of ortoo.spark.format.bodies.json or .text",
 }
-"""Options of earlier versions, and what is written now: bodies are decoded by Spark."""
+"""Removed options and their replacements; Spark decodes bodies now."""
 
 Tree = Mapping[Any, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading starts or ends: one of the fields is set."""
+    """The start or the end of a read; one of the fields is set."""
 
     word: str = ""
     """earliest or latest."""
     group: str = ""
     """The committed offsets of this consumer group."""
     offsets: Tree | None = None
-    """Queue to offset, -1 latest, -2 earliest; queues left out take the default."""
+    """Queue to offset, -1 latest, -2 earliest; other queues use the default."""
     time_ms: int | None = None
     """The first message stored at or after this time."""
     times: Tree | None = None
@@ -64,7 +64,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a read was asked for, checked."""
+    """The options of a read, checked."""
 
     cluster: Cluster
     topics: tuple[str, ...]
@@ -73,7 +73,7 @@ class ReadOptions:
     view: str
     groups: tuple[str, ...]
     wanted: Filter
-    """Which messages the broker sends: a tag expression, or an SQL condition."""
+    """Filter that the broker applies: a tag expression, or an SQL condition."""
     start: Bound
     start_default: str
     end: Bound
@@ -94,26 +94,26 @@ class ReadOptions:
 
 
 def parse(options: Mapping[str, str], *, streaming: bool, for_schema: bool = False) -> ReadOptions:
-    """Read and check the options. Errors: Invalid, naming the option and what was expected.
+    """Parse and check the options. Errors: Invalid with the option and the expected value.
 
-    Spark asks for the schema before it says whether the read is a batch or a stream: `for_schema` accepts both.
+    Spark requests the schema before it is known whether the read is a batch or a stream; `for_schema` accepts both.
     """
     for name, why in _REMOVED.items():
         if name.lower() in map(str.lower, options):
             raise Invalid(why, field=name)
     for name, instead in _SPARK_DOES.items():
         if (value := options.get(name, options.get(name.lower()))) and value != "binary":
-            raise Invalid(f'Spark decodes bodies: write frame.withColumn("value", {instead})', field=name)
+            raise Invalid(f'Spark decodes bodies; use frame.withColumn("value", {instead})', field=name)
     take = OptionReader(options, (*KNOWN, "bodyFormat"))
     view = take.choice("view", "messages", "messages", "groups", "deliveries")
     topics, pattern, assigned = _topics(take, required=view == "messages")
     fail = take.flag("failOnDataLoss", True)
     policy = take.choice("onDataLoss", "fail" if fail else "earliest", "fail", "earliest", "latest")
     if take.given("failOnDataLoss") and (policy == "fail") != fail:
-        raise Invalid(f"it contradicts failOnDataLoss={str(fail).lower()}; give one of them", field="onDataLoss")
+        raise Invalid(f"it contradicts failOnDataLoss={str(fail).lower()}; expected only one", field="onDataLoss")
     take.at_most_one("tags", "sql")
     for name in STREAM_ONLY:
-        take.only_with(name, streaming or for_schema, "streaming queries; a batch read is bounded by endingOffsets")
+        take.only_with(name, streaming or for_schema, "streaming queries (a batch read is bounded by endingOffsets)")
     start = _bound(take, "starting", "latest" if streaming else "earliest")
     take.only_with("startingOffsetsDefault", not start.word and start.time_ms is None, "offsets as JSON, or a group's")
     timed = start.time_ms is not None or start.times is not None
@@ -155,7 +155,7 @@ def _topics(take: OptionReader, *, required: bool) -> tuple[tuple[str, ...], str
     ways = "subscribe", "subscribePattern", "assign", "path"
     take.at_most_one(*ways)
     if required and not take.given(*ways):
-        raise Invalid("nothing is given; give exactly one of subscribe, subscribePattern and assign", field="subscribe")
+        raise Invalid("missing topics; expected one of subscribe, subscribePattern and assign", field="subscribe")
     topics, pattern, assigned = take.names("subscribe") or take.names("path"), take.text(ways[1]), take.json("assign")
     if pattern:
         try:
@@ -180,14 +180,14 @@ def _ending(take: OptionReader, streaming: bool) -> Bound:
     if streaming and end != Bound(word="latest"):
         raise Invalid("a stream has no end; use Trigger.AvailableNow, or a batch read", field="endingOffsets")
     if end.word == "earliest" or (end.offsets and min(end.offsets.values()) < LATEST):
-        raise Invalid("a read cannot end at the earliest offset; give latest or offsets", field="endingOffsets")
+        raise Invalid("a read cannot end at the earliest offset; expected latest or offsets", field="endingOffsets")
     if end.group:
-        raise Invalid("a read cannot end at a group's offsets; give latest or offsets", field="endingOffsets")
+        raise Invalid("a read cannot end at a group's offsets; expected latest or offsets", field="endingOffsets")
     return end
 
 
 def _bound(take: OptionReader, side: str, default: str) -> Bound:
-    """One of the three ways to say where. Errors: Invalid for two at once."""
+    """One of the three ways to give a bound. Errors: Invalid for two of them."""
     take.at_most_one(f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets")
     time = take.text(f"{side}Timestamp")
     if time:
@@ -202,11 +202,11 @@ def _bound(take: OptionReader, side: str, default: str) -> Bound:
     if text.startswith("group:"):
         group = text.removeprefix("group:").strip()
         if not group:
-            raise Invalid("group: names no group; write group:billing", field=name)
+            raise Invalid("missing group name; expected for instance group:billing", field=name)
         return Bound(group=group)
     if not text.startswith("{"):
         raise Invalid(
-            f'{text!r}; expected earliest, latest, group:NAME, or {{"topic": {{"enode": {{"0": 17}}}}}}', field=name
+            f'{text!r}, expected earliest, latest, group:NAME, or `{{"topic": {{"enode": {{"0": 17}}}}}}`', field=name
         )
     tree = take.json(name)
     return Bound(offsets=parsed_tree(tree["q"] if Offsets.is_json(tree) else tree, name))

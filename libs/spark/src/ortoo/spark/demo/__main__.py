@@ -1,4 +1,4 @@
-"""`make demo-spark`: every flight of 2013 through a broker into a lake; United's flights back into a topic."""
+"""`make demo-spark`: every flight of 2013 through a broker into a lake, and United's flights back into a topic."""
 
 import argparse
 import os
@@ -47,7 +47,7 @@ group by flight.carrier order by mean_delay desc
 _NAMES = ("carrier", "flights", "departed", "mean delay, min", "median, min", "over 15 min late, %")
 
 KEPT = Path(".ortoo/spark-demo")
-"""Where a run leaves its lake and its reports; the next one begins anew."""
+"""The folder of the lake and the reports of a run; the next run deletes it."""
 
 
 def main() -> int:
@@ -111,7 +111,7 @@ def _pipeline(spark: Any, settings: PipelineSettings, say: Say) -> bool:
     wind, same = live_report(spark, settings.address, Path(settings.output("reports", "")) / "checkpoint-wind", say)
     for line in text_table(wind):
         say(line)
-    say("the live report is the batch's, row by row" if same else "THE LIVE REPORT DIFFERS from the batch's")
+    say("the live report equals the batch report" if same else "THE LIVE REPORT DIFFERS from the batch report")
     source = spark.read.format("ortoo").options(address=settings.address, columns="offset")
     counts = {
         "flights in the topic": (source.option("subscribe", "flights").load().count(), flights.FLIGHTS),
@@ -125,14 +125,14 @@ def _pipeline(spark: Any, settings: PipelineSettings, say: Say) -> bool:
     right = (
         same and outcome is not None and outcome.right and all(found == expected for found, expected in counts.values())
     )
-    say("every flight is where it belongs, once" if right else "something is wrong")
+    say("every flight is stored once in each place" if right else "something is wrong")
     return right
 
 
 def delays(spark: Any, messages: Any, folder: Path) -> Table:
-    """Which carriers depart late: a report on the lake, made by Spark from the JSON in the messages' bodies.
+    """Report of delays by carrier, computed by Spark from the JSON bodies in the lake.
 
-    Write delays.html and delays.png; returns the table.
+    Writes delays.html and delays.png; returns the table.
     """
     rows = [tuple(row) for row in spark.sql(_SQL, messages=messages).collect()]
     rows = [(*row[:3], *(None if cell is None else float(cell) for cell in row[3:])) for row in rows]
@@ -156,7 +156,7 @@ def broker(data_dir: Path) -> Iterator[str]:
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line.startswith("ready on "):
-            raise Unavailable(f"the cluster said {line!r} instead of being ready")
+            raise Unavailable(f"the cluster did not become ready; it printed {line!r}")
         yield line.removeprefix("ready on ").split(",")[0].split()[0]
     finally:
         process.terminate()

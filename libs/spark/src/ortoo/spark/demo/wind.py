@@ -1,6 +1,6 @@
-"""How late departures are in which wind: two live topics in one report, and the same as a batch to compare it with.
+"""Departure delays by wind: a live report over two topics, compared with the same report as a batch.
 
-The flights and the weather at their airports are sent hour by hour while the report runs, as if they happened now.
+Flights and the weather at their airports are sent hour by hour while the report runs, like live data.
 """
 
 import csv
@@ -19,17 +19,17 @@ from ortoo.spark.pipeline.running.page import Table
 from ortoo.spark.pipeline.running.progress import Say
 
 TOPICS = ("live-weather", "live-flights")
-"""The weather of an hour is known before its flights leave."""
+"""Sent in this order, so that the weather of an hour precedes its flights."""
 END = "2013-01-10"
-"""What happened before is sent."""
+"""Data before this time is sent."""
 CLOSED = "2013-01-09 00:00:00"
-"""Windows that end before this are over when all is sent."""
+"""Windows that end before this are complete when all data is sent."""
 _FIELDS = ("origin", "time_hour", "temp", "wind_speed", "precip", "visib")
 _NAMES = ("wind, mph", "windows", "flights", "mean delay, min")
 
 
 def delays_by_wind(flights: Any, weather: Any) -> Any:
-    """The report as one function of two frames, be they streams or not."""
+    """The report as a function of two frames, streaming or not."""
     left = flights.select(bodies.json("origin string, time_hour timestamp, dep_delay double").alias("f"))
     right = weather.select(bodies.json("origin string, time_hour timestamp, wind_speed double").alias("w"))
     left = left.selectExpr("f.origin", "f.time_hour as hour", "f.dep_delay as delay")
@@ -43,7 +43,7 @@ def delays_by_wind(flights: Any, weather: Any) -> Any:
 
 
 def live_report(spark: Any, address: str, checkpoint: Path, say: Say) -> tuple[Table, bool]:
-    """Run the report while both topics are sent; the table, and whether a batch finds the same rows."""
+    """Run the report while both topics are sent; returns the table, and whether a batch has the same rows."""
 
     def topic(source: Any, name: str) -> Any:
         given = {"address": address, "subscribe": name, "startingOffsets": "earliest", "columns": "body"}
@@ -56,7 +56,7 @@ def live_report(spark: Any, address: str, checkpoint: Path, say: Say) -> tuple[T
         writer = live.writeStream.format("memory").queryName("delays_by_wind").outputMode("append")
         query = writer.option("checkpointLocation", str(checkpoint)).start()
         try:
-            query.processAllAvailable()  # it runs before there is anything to read
+            query.processAllAvailable()  # the query runs before there is data
             sent = _send(mq)
             say(f"sent {sent:,} flights and hours of weather while the report over both ran")
             query.processAllAvailable()
@@ -75,7 +75,7 @@ def live_report(spark: Any, address: str, checkpoint: Path, say: Say) -> tuple[T
 
 
 def _send(mq: blocking.Client) -> int:
-    """Both topics, hour by hour: nothing is later than an hour, as the report's watermark asks for."""
+    """Send both topics hour by hour, so that no message is later than the report's watermark of one hour."""
     file = departures.data_file()
     both = {TOPICS[0]: _weather(file.parent / "weather.csv"), TOPICS[1]: departures.messages(file)}
     dated = ((_hour(message), topic, message) for topic, messages in both.items() for message in messages)

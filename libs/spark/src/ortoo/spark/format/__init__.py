@@ -1,1 +1,1 @@
-"""The data source `ortoo` as Spark sees it: options in, readers and writers out, after everything was checked."""
+"""The data source `ortoo` for Spark: checks all options and creates readers and writers."""

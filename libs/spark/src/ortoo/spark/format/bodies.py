@@ -1,10 +1,11 @@
-"""Columns that hold what lies in the bodies of messages, decoded by Spark.
+"""Columns with the decoded bodies of messages.
 
     from ortoo.spark.format import bodies
+
     frame.withColumn("order", bodies.json("id bigint, name string"))
 
-Each takes a body alone, so one that is not what it should be touches no other row. `on_invalid` says what becomes of
-it: `fail` ends the query, `null` gives null; for text `replace` puts U+FFFD in the place of what is no UTF-8.
+Each body is decoded separately, so that an invalid one does not affect other rows. `on_invalid` selects the handling:
+`fail` ends the query, `null` gives null. For text, `replace` puts U+FFFD in place of invalid UTF-8.
 """
 
 from inspect import signature
@@ -20,21 +21,21 @@ _CORRUPT = "_corrupt_record"
 
 
 def text(body: str = "body", *, on_invalid: str = "fail") -> Column:
-    """The body as text. Errors: Invalid for another `on_invalid` than fail, null and replace."""
+    """The body as text. Errors: Invalid for an `on_invalid` other than fail, null and replace."""
     as_text = sf.col(body).cast("string")
     checks = {"fail": sf.validate_utf8, "null": sf.try_validate_utf8, "replace": sf.make_valid_utf8}
     return checks[_choice(on_invalid, *checks)](as_text)
 
 
 def json(schema: str = "", *, sample: str | bytes = "", body: str = "body", on_invalid: str = "fail") -> Column:
-    """The body as a struct, from JSON.
+    """The body as a struct, parsed from JSON.
 
-    `schema` are the fields as DDL, such as "id bigint, name string"; without it they are those of `sample`, a body.
-    Errors: Invalid without either.
+    `schema` are the fields as DDL, such as "id bigint, name string"; without it they are inferred from the body
+    `sample`. Errors: Invalid without either.
     """
     if not schema:
         if not sample:
-            raise Invalid('give the fields, such as "id bigint, name string", or a body as sample', field="schema")
+            raise Invalid('expected the fields, such as "id bigint, name string", or a body as sample', field="schema")
         given = sample if isinstance(sample, str) else sample.decode()
         row = SparkSession.active().sql("select schema_of_json(:sample) as found", {"sample": given}).first()
         assert row is not None
@@ -47,7 +48,7 @@ def json(schema: str = "", *, sample: str | bytes = "", body: str = "body", on_i
 
 
 def avro(schema: str, *, body: str = "body", on_invalid: str = "fail") -> Column:
-    """The body as Avro's record of `schema`, JSON; needs Spark's package `spark-avro` on the class path."""
+    """The body as an Avro record of `schema` (JSON); needs Spark's package `spark-avro` on the class path."""
     from pyspark.sql.avro.functions import from_avro
 
     mode = "FAILFAST" if _choice(on_invalid, "fail", "null") == "fail" else "PERMISSIVE"
@@ -63,9 +64,9 @@ def protobuf(message: str, descriptor_file: str, *, body: str = "body", on_inval
 
 
 def msgpack(schema: str, *, body: str = "body", on_invalid: str = "fail") -> Column:
-    """The body as a struct, from MessagePack maps; `schema` as for `json`. Needs msgpack on executors, Spark 4.1.
+    """The body as a struct, from MessagePack maps; `schema` as for `json`. Needs Spark 4.1, and msgpack on executors.
 
-    A field that is absent is null; one of another type makes the body invalid.
+    An absent field is null; a field of another type makes the body invalid.
     """
     try:
         from pyspark.sql.functions import arrow_udf
@@ -87,14 +88,14 @@ def msgpack(schema: str, *, body: str = "body", on_invalid: str = "fail") -> Col
             except (ValueError, TypeError, msgpack.UnpackException) as error:
                 if null:
                     return pa.nulls(1, kind)
-                raise ValueError(f"a body is no MessagePack of {schema}: {error}; on_invalid=null goes on") from error
+                raise ValueError(f"a body is no MessagePack of {schema} ({error}); set on_invalid=null") from error
 
         return pa.concat_arrays([one(each.as_py()) for each in column]) if len(column) else pa.array([], kind)
 
     from pyspark.sql.pandas.types import to_arrow_type
 
     field = SparkSession.active().sql(f"select cast(null as struct<{schema}>) as found").schema["found"]
-    # Spark 4.1 has not this name yet, and means the same without it.
+    # Spark 4.1 does not have this parameter yet and behaves as with it.
     zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
     kind = to_arrow_type(field.dataType, **zone)
     return arrow_udf(unpacked, f"struct<{schema}>")(sf.col(body))

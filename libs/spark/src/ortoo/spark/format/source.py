@@ -1,4 +1,4 @@
-"""The data source `ortoo`: what Spark asks first. Everything is checked here, before any task runs."""
+"""The entry of the data source `ortoo`. All options are checked here, before any task runs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,7 +61,7 @@ class OrtooDataSource(DataSource):
 
     def _read_options(self, *, streaming: bool, for_schema: bool = False) -> ReadOptions:
         options = self._options()
-        if for_schema:  # of a stream too, which has no end: its reader refuses the option
+        if for_schema:  # may be a stream, whose reader refuses the option
             options.pop("endingoffsets", None)
         return parse(options, streaming=streaming, for_schema=for_schema)
 
@@ -71,8 +71,8 @@ class OrtooDataSource(DataSource):
 
 @contextmanager
 def _since(version: str, what: str) -> Iterator[None]:
-    """Let an import that an older Spark does not have say which one does."""
+    """Convert the ImportError of an older Spark into an error with the required version."""
     try:
         yield
     except ImportError as error:
-        raise Unsupported(f"{what} with Spark {version} or newer; this one lacks it: {error}") from error
+        raise Unsupported(f"{what} with Spark {version} or newer; this one does not have it ({error})") from error

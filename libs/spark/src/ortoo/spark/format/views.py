@@ -1,6 +1,8 @@
-"""Views beside messages: how far groups are, and what was tried again or given up, as tables of one moment.
+"""Views as tables of one moment: the lag of groups, and messages that wait for a retry or were parked.
 
-spark.read.format("ortoo").option("view", "groups").load()
+For example:
+
+    spark.read.format("ortoo").option("view", "groups").load()
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,14 +31,14 @@ DDL: Final[Mapping[str, str]] = {
         "end_offset bigint, seen_at timestamp"
     ),
 }
-"""The columns of each view, as Spark writes them."""
+"""The columns of each view, in Spark's DDL."""
 
 
 class ViewReader(DataSourceReader):
-    """A view as one small task."""
+    """A view, read by one small task."""
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
-        """Read a view as its own columns. Errors: Invalid for others."""
+        """Read a view with its own columns. Errors: Invalid for others."""
         self._options = options
         self._schema = utc_schema(schema)
         self._names = list(self._schema.names)
@@ -51,7 +53,7 @@ class ViewReader(DataSourceReader):
         return [InputPartition(0)]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """Ask now."""
+        """Query the cluster."""
         del partition
         link = link_to(self._options.cluster)
         rows = group_rows(link, self._options) if self._options.view == "groups" else delivery_rows(link, self._options)
@@ -64,7 +66,7 @@ class ViewReader(DataSourceReader):
 
 
 def group_rows(link: Link, options: ReadOptions) -> list[dict[str, Any]]:
-    """One row for each group, topic and queue in which the group has an offset, or all asked for."""
+    """One row for each group, topic and queue with an offset of the group, or for all requested groups."""
     groups = options.groups or tuple(
         group.name for group in link.run(link.admin.list_groups()) if not group.name.startswith(GROUP)
     )
@@ -94,7 +96,7 @@ def group_rows(link: Link, options: ReadOptions) -> list[dict[str, Any]]:
 
 
 def delivery_rows(link: Link, options: ReadOptions) -> list[dict[str, Any]]:
-    """One row for each queue of messages that wait for another attempt, or that were parked as dead letters."""
+    """One row for each queue of messages that wait for a retry or were parked as dead letters."""
     rows = []
     for topic in _all_topics(link):
         for prefix, state in ((RETRY, "retry"), (DEAD, "dead")):

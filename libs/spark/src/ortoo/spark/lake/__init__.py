@@ -1,1 +1,1 @@
-"""Lakes: rows in, folders of Parquet files by date out, plain or as Delta tables, each message in them once."""
+"""Lakes: folders of Parquet files by date, plain or as Delta tables, with each message once."""

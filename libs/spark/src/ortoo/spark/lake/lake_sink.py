@@ -1,4 +1,4 @@
-"""A streaming sink that writes a lake's files on executors and adds them on the driver, each batch once."""
+"""A streaming sink for lakes: executors write files, the driver adds them, each batch once."""
 
 import datetime
 import json
@@ -19,7 +19,7 @@ from ortoo.spark.lake.table import DATE, Lake, NewFile
 
 
 class LakeDataSource(DataSource):
-    """The format `ortoo-lake`, for writing streams of messages into a lake."""
+    """The format `ortoo-lake`, for streams of messages into a lake."""
 
     @classmethod
     def name(cls) -> str:
@@ -43,21 +43,21 @@ class LakeWritten(WriterCommitMessage):
 
 
 class LakeWriter(DataSourceStreamArrowWriter):
-    """Writes rows that have a column `stored_at`, by its date."""
+    """Writes rows with a column `stored_at` into files by its date."""
 
     def __init__(self, lake: Lake, schema: Any) -> None:
         """Write rows of a pyspark schema."""
         self._lake = lake
         self._rows = to_arrow_schema(schema, timezone="UTC")
         if "stored_at" not in self._rows.names:
-            raise Invalid("a lake is ordered by the date of `stored_at`; leave that column in", field="columns")
+            raise Invalid("missing column `stored_at`, whose date partitions the lake; add it", field="columns")
 
     def write(self, iterator: Iterator[Any]) -> LakeWritten:
-        """Write the rows of one task: one file a date, under a name that nobody has again."""
+        """Write the rows of one task to one file per date, with a unique name."""
         writers: dict[str, tuple[str, Any, list[Any]]] = {}
         name, folder = Randomness().id_text(), self._lake.files()
         for given in iterator:
-            batch = given.cast(self._rows)  # Spark gives times in its session's zone; dates here are those of UTC
+            batch = given.cast(self._rows)  # Spark uses its session's time zone; dates here are UTC
             dates = pc.strftime(batch.column("stored_at"), "%Y-%m-%d")
             distinct = pc.unique(dates).to_pylist()
             for date in distinct:
@@ -79,18 +79,18 @@ class LakeWriter(DataSourceStreamArrowWriter):
         return LakeWritten(str(task.getLocalProperty("sql.streaming.queryId")) if task else "", files)
 
     def commit(self, messages: Sequence[LakeWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Add the files of all tasks. A batch that was added before changes nothing."""
+        """Add the files of all tasks. A batch that was added before is skipped."""
         done = [message for message in messages if message is not None]
         if done:
             files = [file for message in done for file in message.files]
             self._lake.add(done[0].query_id, batchId, files, lake_schema(self._rows))
 
     def abort(self, messages: Sequence[LakeWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Files that were written stay outside the lake until it is cleaned."""
+        """Leave the written files outside the lake; a later cleanup removes them."""
 
 
 def statistics(metadata: Any) -> str:
-    """What Delta keeps of a Parquet file: rows, and of plain columns the smallest, the largest and the nulls."""
+    """Delta's statistics of a Parquet file: row count, and of plain columns minimum, maximum and null count."""
     found: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for at in range(metadata.num_columns):
         chunks = [metadata.row_group(group).column(at) for group in range(metadata.num_row_groups)]
@@ -105,7 +105,7 @@ def statistics(metadata: Any) -> str:
 
 
 def _shown(smallest: Any, largest: Any) -> tuple[Any, Any] | None:
-    """Bounds as Delta writes them; None for what it has none of. Times are to the millisecond, rounded outwards."""
+    """Bounds in Delta's format, or None for unsupported types. Times are rounded outwards to milliseconds."""
     if isinstance(smallest, datetime.datetime):
         up = largest + datetime.timedelta(microseconds=999)
         first, last = (f"{moment.strftime(_TIME)}.{moment.microsecond // 1000:03}Z" for moment in (smallest, up))

@@ -1,9 +1,9 @@
-"""One lake: where it is, how files are added to it, and how Spark reads it.
+"""One lake: its location, adding files, and reading it with Spark.
 
-Both kinds have one folder a day (`dt=2026-01-31`) and remember which batches of which query they hold, so that a batch
-that comes again adds nothing. A Delta table does so in its log, atomically, wherever delta-rs reaches: a folder or an
-object store. A plain folder does so by the names of its files, `q<query>-b<batch>-<n>.parquet`; a reader may see half
-of a batch while it is being added.
+Both formats have one folder per day (`dt=2026-01-31`) and record which batches of which query they hold, so that a
+repeated batch adds nothing. A Delta table records them atomically in its log, in a folder or in an object store. A
+plain folder records them in file names, `q<query>-b<batch>-<n>.parquet`. Its readers may see half of a batch while it
+is being added.
 """
 
 import re
@@ -19,7 +19,7 @@ DATE = "dt"
 STAGING = "_staging"
 NOTES = "_ortoo"
 PLACE = ("topic", "enode", "queue_id", "offset")
-"""The columns that say which message a row is."""
+"""The columns that identify the message of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class NewFile:
     date: str
     size_bytes: int
     statistics: str
-    """Of its columns, as Delta keeps them: JSON."""
+    """Statistics of its columns, in Delta's JSON format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +42,22 @@ class Lake:
     format: str
     """delta or parquet."""
     storage: tuple[tuple[str, str], ...] = ()
-    """Credentials and the like for an object store, by delta-rs's names; what is not here comes of the environment."""
+    """Options of an object store, by delta-rs's names; others are read from the environment."""
 
     def __post_init__(self) -> None:
         if self.format not in ("delta", "parquet"):
             raise Invalid(f"{self.format!r}; expected delta or parquet", field="lake.format")
         if self.is_remote and self.format != "delta":
-            raise Invalid("in an object store a lake is a Delta table; set format = delta", field="lake.format")
+            raise Invalid("a lake in an object store must be a Delta table; set format = delta", field="lake.format")
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is named by a URL."""
+        """Whether the path is a URL."""
         return "://" in self.path
 
     @property
     def folder(self) -> Path:
-        """Where a lake in a folder is."""
+        """The folder of a local lake."""
         return Path(self.path)
 
     def table(self) -> Any:
@@ -77,10 +77,10 @@ class Lake:
         return fs.PyFileSystem(DeltaStorageHandler(self.path, dict(self.storage)))
 
     def create(self, schema: Any, changes: str = "refuse") -> None:
-        """Create it for rows of a pyarrow schema (with the date) unless it is there.
+        """Create it for rows of a pyarrow schema (with the date) unless it exists.
 
-        Columns that an older lake has not are added to it with the `changes` merge. Errors: Invalid when they are
-        refused, or for a column that has another type there.
+        With `changes` = merge, columns that an older lake does not have are added. Errors: Invalid when they are
+        refused, or for a column with another type.
         """
         if not self.is_remote:
             (self.folder / NOTES).mkdir(parents=True, exist_ok=True)
@@ -99,14 +99,14 @@ class Lake:
             _added({DATE: "string"} | known, _kinds(schema), changes)
 
     def new_file(self, date: str, name: str) -> str:
-        """Where a task writes a file: in its place for Delta, whose log decides, beside the lake otherwise."""
+        """The path for a new file: its final one for Delta, whose log decides, otherwise a staging folder."""
         if self.format == "delta":
             return f"{DATE}={date}/{name}.parquet"
         (self.folder / STAGING / date).mkdir(parents=True, exist_ok=True)
         return f"{STAGING}/{date}/{name}.parquet"
 
     def note(self, name: str) -> str | None:
-        """A text that is kept in the lake; None if it is not there."""
+        """A text that is stored in the lake; None if it does not exist."""
         try:
             with self.files().open_input_stream(f"{NOTES}/{name}") as source:
                 return bytes(source.read()).decode()
@@ -114,27 +114,27 @@ class Lake:
             return None
 
     def keep_note(self, name: str, text: str) -> None:
-        """Keep a text in the lake, all of it or nothing."""
+        """Store a text in the lake atomically."""
         files, place = self.files(), f"{NOTES}/{name}"
         with files.open_output_stream(f"{place}.new", buffer_size=1 << 16) as target:
             target.write(text.encode())
         files.move(f"{place}.new", place)
 
     def add(self, query_id: str, batch_id: int, files: Sequence[NewFile], schema: Any) -> bool:
-        """Make files part of the lake, all or none; False if this batch is in it already.
+        """Add files to the lake, all or none; False if it has this batch already.
 
-        Errors: Conflict when the batch that is in it is another one: the query's checkpoint is an older copy.
+        Errors: Conflict when it has a different batch of this number, because the query's checkpoint is an older copy.
         """
         return (self._add_delta if self.format == "delta" else self._add_plain)(query_id, batch_id, files, schema)
 
     def file_paths(self) -> list[str]:
-        """All files of the lake now."""
+        """All files of the lake."""
         if self.format == "delta":
             return sorted(self.table().file_uris())
         return sorted(str(file) for file in self.folder.glob(f"{DATE}=*/*.parquet"))
 
     def read(self, spark: Any) -> Any:
-        """The lake as a Spark frame, as it is now. Errors: Invalid when it is empty."""
+        """The current lake as a Spark frame. Errors: Invalid when it is empty."""
         paths = self.file_paths()
         if not paths:
             raise Invalid(f"the lake {self.path} is empty; run `ortoo-pipeline archive` first", field="lake.path")
@@ -181,7 +181,7 @@ class Lake:
         return True
 
     def _check_held(self, batch_id: int, files: Sequence[NewFile]) -> None:
-        """Look whether the lake holds the messages of a batch that came again. Errors: Conflict, as `add` says."""
+        """Check that the lake holds the messages of a repeated batch. Errors: Conflict, as in `add`."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -195,7 +195,7 @@ class Lake:
             if missing := came.join(held, came.column_names, join_type="left anti").num_rows:
                 raise Conflict(
                     f"batch {batch_id} of this query is in the lake {self.path}, but not {missing} of its messages: "
-                    "the checkpoint is older than the lake. Take a new checkpoint and start where the lake ends",
+                    "the checkpoint is older than the lake. Use a new checkpoint and start where the lake ends",
                     field="archive.checkpoint_path",
                 )
 
@@ -210,16 +210,16 @@ class Lake:
 
 
 def _kinds(schema: Any) -> dict[str, str]:
-    """Names and types of a pyarrow schema; a map's entries have a name in files, which is none of its type."""
+    """Names and types of a pyarrow schema, without the names of map entries in files."""
     return {field.name: re.sub(r" \('.*?'\)", "", str(field.type)) for field in schema}
 
 
 def _added(known: dict[str, str], wanted: dict[str, str], changes: str) -> set[str]:
-    """The columns that a lake has not. Errors: Invalid as `Lake.create` says."""
+    """The columns that a lake does not have. Errors: Invalid, as in `Lake.create`."""
     for name in wanted.keys() & known.keys():
         if wanted[name] != known[name]:
             raise Invalid(
-                f"{name} is {known[name]} in the lake, not {wanted[name]}; take another lake", field="lake.path"
+                f"{name} is {known[name]} in the lake, not {wanted[name]}; use another lake", field="lake.path"
             )
     added = wanted.keys() - known.keys()
     if added and changes != "merge":

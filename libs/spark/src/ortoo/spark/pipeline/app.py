@@ -28,9 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="ortoo-pipeline", description="Jobs between Ortoo's topics and a lake.")
     parser.add_argument("job", choices=sorted(_JOBS), metavar="JOB", help=", ".join(_JOBS))
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="settings in TOML")
-    parser.add_argument("--once", action="store_true", help="take what is there now, then end")
+    parser.add_argument("--once", action="store_true", help="process what is stored now, then exit")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting that beats the file: replay.topic=t"
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="overrides the file, such as replay.topic=t"
     )
     given = parser.parse_args(arguments)
     configure(level="warning")
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"ortoo-pipeline: {given.job} failed: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
-        say("stopped; the next run goes on from here")
+        say("stopped; the next run continues from here")
         return DONE
     except Exception as error:
         print(f"ortoo-pipeline: {given.job} failed: {_reason(error)}", file=sys.stderr)
@@ -66,7 +66,7 @@ def _settings(file: Path, pairs: Sequence[str]) -> PipelineSettings:
 
 
 def _reason(error: Exception) -> str:
-    """The line of Spark's long story that says what went wrong in one of ours; otherwise its first line."""
+    """The line of Spark's error text with our error, or else its first line."""
     lines = str(error).splitlines()
     ours = [line for line in lines if line.startswith("ortoo.common.errors.")]
     return ours[-1].partition(": ")[2] if ours else (lines[0] if lines else type(error).__name__)
@@ -77,7 +77,7 @@ def _interrupt(*_: object) -> None:
 
 
 def _run(name: str, settings: PipelineSettings, say: Say, once: bool) -> int:
-    """Run a job; its module, and Spark, are imported now and not before."""
+    """Run a job; its module and Spark are imported only now."""
     job = getattr(importlib.import_module(f"ortoo.spark.pipeline.jobs.{name}"), name)
     if name == "lag":
         from ortoo.spark.core.link import link_to

@@ -1,1 +1,1 @@
-"""Reading topics: options in, ranges of offsets and Arrow batches out. The data source imports it."""
+"""Reads of topics: from options to ranges of offsets and Arrow batches. The data source imports it."""

@@ -1,4 +1,4 @@
-"""A batch read: bounds are fixed once, when the DataFrame is made, and stay the same for its life."""
+"""A batch read, whose bounds are fixed when the DataFrame is made."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -21,16 +21,16 @@ from ortoo.spark.reading.slice_reader import Remainder, read_slice
 from ortoo.spark.reading.topic_state import Range, current_state
 
 ROWS_MAX = 8_192
-"""A batch for Spark has about so many rows; smaller stored ones are put together."""
+"""Approximate number of rows of a batch for Spark; smaller stored batches are merged."""
 BYTES_MAX = 4 << 20
-"""Or about so many bytes."""
+"""Approximate limit in bytes of such a batch."""
 
 
 class MessageTask(InputPartition):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     def __init__(self, slices: tuple[Slice, ...]) -> None:
-        """The slices, in the order in which they are read."""
+        """The slices, in the order of reading."""
         self.slices = slices
         super().__init__(slices)
 
@@ -39,16 +39,16 @@ class MessageTask(InputPartition):
 
 
 class TaskReader:
-    """What runs on executors: a task's slices become Arrow batches. Pickled to them, so it holds plain values only."""
+    """Reads the slices of a task on an executor as Arrow batches. It is pickled, so it holds plain values only."""
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
-        """Check that `schema` has columns of ours alone, with their types. Errors: Invalid."""
+        """Check that `schema` has only known columns, with their types. Errors: Invalid."""
         chosen_names(tuple(schema.names))
         self.options = options
         self.schema = arrow_schema(schema)
 
     def plan(self, wanted: Mapping[Queue, Range], topic_ids: Mapping[str, int]) -> list[MessageTask]:
-        """The tasks that read these ranges: the same ones every time."""
+        """The tasks for these ranges; always the same for the same arguments."""
         options = self.options
         tasks = plan(
             wanted,
@@ -60,7 +60,7 @@ class TaskReader:
         return [MessageTask(slices) for slices in tasks]
 
     def batches(self, task: Any) -> Iterator[Any]:
-        """The wanted messages of a task as Arrow batches. An empty read is one task without slices.
+        """The matching messages of a task as Arrow batches. An empty read is one task without slices.
 
         Errors: DataLoss, Unavailable after `fetchTimeoutMs`, Invalid.
         """
@@ -87,8 +87,8 @@ class TaskReader:
 class BatchReader(DataSourceReader):
     """The plan of a batch read.
 
-    There is no `pushFilters`: Spark keeps the plan of one query for the later queries of a frame, so a plan that a
-    condition made smaller would lack their rows.
+    There is no `pushFilters`. Spark reuses the plan of one query for later queries of a frame, which would then lack
+    the rows that a filter removed.
     """
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
@@ -97,7 +97,7 @@ class BatchReader(DataSourceReader):
         self._tasks = TaskReader(options, schema)
 
     def partitions(self) -> Sequence[Any]:
-        """The tasks. Errors: Invalid, NotFound and DataLoss, all before a task runs."""
+        """The tasks. Errors: Invalid, NotFound and DataLoss, before any task runs."""
         return self._tasks.plan(*self._wanted(link_to(self._options.cluster)))
 
     def read(self, partition: Any) -> Iterator[Any]:
@@ -110,7 +110,7 @@ class BatchReader(DataSourceReader):
         if state.missing:
             away = ", ".join(sorted({queue.enode for queue in state.missing}))
             raise Invalid(
-                f"the enodes {away} are away, and a batch read wants all queues; try again", field="subscribe"
+                f"the enodes {away} are down, and a batch read needs all queues; retry later", field="subscribe"
             )
         starts, ends = start_offsets(link, options, state), end_offsets(link, options, state)
         wanted: dict[Any, Range] = {}
@@ -125,14 +125,14 @@ def _joined(batches: list[Any]) -> Any:
 
 
 def arrow_schema(schema: Any) -> Any:
-    """The Arrow schema for a pyspark StructType. Errors: Invalid for a column with another type than ours."""
+    """The Arrow schema of a pyspark StructType. Errors: Invalid for a column with an unexpected type."""
     made = utc_schema(schema)
     for field in made:
         ddl = BY_NAME[field.name].ddl
         if field.type != _TYPES[ddl]:
             raise Invalid(f"the column {field.name} is {ddl}, not {field.type}; cast it after reading", field="schema")
         if not field.nullable:
-            raise Invalid(f"the column {field.name} may be null; leave out NOT NULL", field="schema")
+            raise Invalid(f"the column {field.name} may be null; remove NOT NULL", field="schema")
     return made
 
 
@@ -145,4 +145,4 @@ _TYPES = {
     "array<string>": pa.list_(pa.field("element", pa.string())),
     "map<string,string>": MAP,
 }
-"""The Arrow types that Spark expects for ours."""
+"""The Arrow types that Spark expects for the columns."""

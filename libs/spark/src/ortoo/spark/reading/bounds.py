@@ -1,4 +1,4 @@
-"""Turning "earliest", times, groups and JSON into the offset of each queue."""
+"""Resolves "earliest", times, groups and JSON to the offset of each queue."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from ortoo.spark.reading.topic_state import Range, TopicState, offset_at
 
 
 def start_offsets(link: Link, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
-    """Where each queue starts. Errors: Invalid for an unknown queue, or an offset or a time beyond its end."""
+    """The start of each queue. Errors: Invalid for an unknown queue, or an offset or a time beyond its end."""
     word = options.start_default if options.start.offsets is not None or options.start.group else options.start.word
     found = _resolved(link, options.start, state, "startingOffsets", word or options.start_default)
     for queue, offset in found.items():
@@ -37,7 +37,7 @@ def start_offsets(link: Link, options: ReadOptions, state: TopicState) -> dict[Q
 
 
 def end_offsets(link: Link, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
-    """Where each queue ends, exclusive. Errors: Invalid for a queue that does not exist or an end beyond it."""
+    """The exclusive end of each queue. Errors: Invalid for an unknown queue, or an end beyond the stored one."""
     found = _resolved(link, options.end, state, "endingOffsets", "latest")
     for queue, offset in found.items():
         if offset > state.ranges[queue].end:
@@ -81,12 +81,12 @@ def _check_known(given: Mapping[Queue, int], state: TopicState, field: str) -> N
     for queue in given:
         if queue.topic not in state.topic_ids:
             raise Invalid(
-                f"the topic {queue.topic!r} is not read here; read are {', '.join(sorted(state.topic_ids))}",
+                f"the topic {queue.topic!r} is not read here; expected one of {', '.join(sorted(state.topic_ids))}",
                 field=field,
             )
         if queue not in state.ranges:
             held = [f"{q.enode}/{q.queue_id}" for q in state.ranges if q.topic == queue.topic]
-            away = " because its enode is away" if queue in state.missing else ""
+            away = " because its enode is down" if queue in state.missing else ""
             raise Invalid(
                 f"the topic {queue.topic} has no queue {queue.queue_id} on enode {queue.enode} now{away}; "
                 f"it has {', '.join(held) or 'none'}",

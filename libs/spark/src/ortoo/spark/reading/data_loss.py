@@ -1,4 +1,4 @@
-"""What to do about offsets that were wanted and are not there any more: a pure decision, with its numbers."""
+"""Decides about requested offsets that are no longer stored; without I/O."""
 
 from dataclasses import dataclass
 
@@ -8,59 +8,59 @@ from ortoo.spark.reading.topic_state import Range
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets of one queue that cannot be read: `begin` to `end`, exclusive, and why."""
+    """Offsets of one queue that cannot be read, `begin` to `end` (exclusive), and the reason."""
 
     queue: Queue
     begin: int
     end: int | None
-    """None = nobody knows how many there were."""
+    """None = unknown."""
     reason: str
 
     @property
     def messages(self) -> int:
-        """How many are lost, as far as that is known."""
+        """Number of lost messages; 0 if unknown."""
         return 0 if self.end is None else self.end - self.begin
 
     def __str__(self) -> str:
         queue = f"queue {self.queue.queue_id} of {self.queue.topic} on {self.queue.enode}"
         if self.end is None:
             return f"{queue} was read up to {self.begin}, but {self.reason}"
-        return f"{queue}: offsets {self.begin} to {self.end} ({self.messages} messages) are lost: {self.reason}"
+        return f"{queue} has lost the offsets {self.begin} to {self.end} ({self.messages} messages): {self.reason}"
 
 
 def refused(loss: Loss) -> DataLoss:
-    """The error under the policy `fail`."""
-    return DataLoss(f"{loss}. To go on with what there is set failOnDataLoss=false", field="failOnDataLoss")
+    """The error of the policy `fail`."""
+    return DataLoss(f"{loss}. To continue with the stored messages set failOnDataLoss=false", field="failOnDataLoss")
 
 
 def readable(
     queue: Queue, wanted: Range, held: Range | None, policy: str, *, recreated: bool = False
 ) -> tuple[Range, list[Loss]]:
-    """Cut a wanted range to what is stored; what is left of it, and what is lost.
+    """Reduce a requested range to the stored part; returns that part and the losses.
 
-    Errors: DataLoss under the policy `fail`, naming both ranges.
-    Policy `earliest` goes on with the first message that is still there; `latest` gives up what is left of the range.
+    Errors: DataLoss with both ranges, for the policy `fail`.
+    Policy `earliest` continues with the first message that is still stored; `latest` skips the rest of the range.
     """
     losses: list[Loss] = []
     begin, end = wanted.begin, wanted.end
     if begin >= end:
         return Range(begin, begin), losses
     if recreated:
-        losses.append(Loss(queue, begin, end, "the topic was deleted and created again, what it held is gone"))
+        losses.append(Loss(queue, begin, end, "the topic was deleted and created again"))
         begin = end
     elif held is None:
-        losses.append(Loss(queue, begin, end, "the queue does not exist any more"))
+        losses.append(Loss(queue, begin, end, "the queue was deleted"))
         begin = end
     else:
         if begin < held.begin:
             kept_from = min(held.begin, end) if policy != "latest" else end
             losses.append(
-                Loss(queue, begin, kept_from, f"the queue holds {held.begin} to {held.end}; retention took them")
+                Loss(queue, begin, kept_from, f"the queue holds {held.begin} to {held.end}; retention deleted them")
             )
             begin = kept_from
         if end > held.end and begin < end:
             losses.append(
-                Loss(queue, max(begin, held.end), end, f"the queue holds {held.begin} to {held.end}; it was cut")
+                Loss(queue, max(begin, held.end), end, f"the queue holds {held.begin} to {held.end}; it was truncated")
             )
             end = max(begin, held.end)
     if losses and policy == "fail":

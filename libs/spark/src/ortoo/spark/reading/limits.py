@@ -1,4 +1,4 @@
-"""How much of what is new one streaming batch takes: a limit divided over queues, one in bytes by a guess of sizes."""
+"""The size of a streaming batch, which divides a limit over queues; a byte limit uses estimated message sizes."""
 
 import contextlib
 from collections.abc import Mapping
@@ -12,10 +12,10 @@ _UNKNOWN_BYTES = 1_024.0
 
 
 def limited(start: Mapping[Queue, int], latest: Mapping[Queue, int], messages_max: int) -> dict[Queue, int]:
-    """End offsets so that all queues together give at most `messages_max` messages.
+    """End offsets such that all queues together have at most `messages_max` messages.
 
-    Each queue gets its part in proportion to what waits in it, a queue where something waits at least one message while
-    there are enough to give, the rest goes to the largest fractions. The sum is exact.
+    Each queue gets a share in proportion to its waiting messages. While the limit allows, each queue with waiting
+    messages gets at least one. The rest goes to the largest fractions. The sum is exact.
     """
     waiting = {queue: max(end - start.get(queue, end), 0) for queue, end in sorted(latest.items())}
     total = sum(waiting.values())
@@ -24,7 +24,7 @@ def limited(start: Mapping[Queue, int], latest: Mapping[Queue, int], messages_ma
     filled = [queue for queue, count in waiting.items() if count]
     ends = {queue: latest[queue] - waiting[queue] for queue in latest}
     if messages_max <= len(filled):
-        # Too few for one each: the longest lines first, so that none waits for ever.
+        # The limit is smaller than the number of queues: the longest ones get one message each, so that none starves.
         for queue in sorted(filled, key=lambda q: (-waiting[q], q))[:messages_max]:
             ends[queue] += 1
         return ends
@@ -43,7 +43,7 @@ def limited(start: Mapping[Queue, int], latest: Mapping[Queue, int], messages_ma
 
 @dataclass(frozen=True, slots=True)
 class MessageSize:
-    """The bytes of some messages, by which those of others are guessed: servers only know numbers of messages."""
+    """Sizes of sampled messages, for estimates; servers report only numbers of messages."""
 
     count: int = 0
     size_bytes: int = 0
@@ -54,11 +54,11 @@ class MessageSize:
         return self.size_bytes / self.count if self.count else _UNKNOWN_BYTES
 
     def sampled(self, link: Link, starts: Mapping[Queue, int], ends: Mapping[Queue, int]) -> "MessageSize":
-        """The size of the messages at the beginning of the longest ranges; this one when nothing is waiting."""
+        """The sizes at the start of the longest ranges; the previous sample if nothing waits."""
         waiting = sorted((queue for queue in ends if ends[queue] > starts[queue]), key=lambda q: starts[q] - ends[q])
         count = size_bytes = 0
         for queue in waiting[:SAMPLES_MAX]:
-            # It is a guess: where nothing can be read any more, the read itself says so.
+            # An estimate only: errors are reported by the read itself.
             with contextlib.suppress(OrtooError):
                 for received in link.fetch(queue, starts[queue], starts[queue] + 1):
                     count += received.sealed.count

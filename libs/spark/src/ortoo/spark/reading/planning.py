@@ -1,4 +1,4 @@
-"""Which task reads which offsets: a pure function of ranges and options, so a repeated batch has the same tasks."""
+"""Divides ranges of offsets into tasks. Without I/O, so that a repeated batch has the same tasks."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ class Slice:
     begin: int
     end: int
     topic_id: int = 0
-    """The topic that is meant: one of the same name that was created later is another one. 0 = whichever."""
+    """Id of the topic; a topic created later under the same name has another one. 0 = any."""
 
     @property
     def messages(self) -> int:
-        """How many messages it has."""
+        """Number of messages."""
         return self.end - self.begin
 
 
@@ -35,8 +35,8 @@ def plan(
 ) -> list[tuple[Slice, ...]]:
     """The slices of each task, in a fixed order.
 
-    Ranges are cut only when `min_partitions` or `max_records` ask for it: the largest ones, into equal pieces. Small
-    queues of one enode share a task, because each task costs some 16 ms by itself.
+    Ranges are split only for `min_partitions` or `max_records`, the largest ones first, into equal pieces. Small
+    queues of one enode share a task, because each task costs about 16 ms.
     """
     slices = [
         Slice(queue, held.begin, held.end, topic_ids.get(queue.topic, 0))
@@ -60,7 +60,7 @@ def plan(
 
 
 def _pieces(slices: Sequence[Slice], min_partitions: int, max_records: int) -> list[int]:
-    """Into how many pieces each slice is cut: those above the mean first, the one with the largest pieces next."""
+    """The number of pieces of each slice: first those above the mean, then one by one those with the largest pieces."""
     mean = max(sum(each.messages for each in slices) / max(min_partitions, 1), 1.0)
     pieces = [math.ceil(each.messages / mean) if min_partitions else 1 for each in slices]
     if max_records:
@@ -93,4 +93,4 @@ def _merged(pieces: Sequence[Slice], limit: int, queues_max: int) -> list[tuple[
 
 
 _SMALL_MESSAGES = 20_000
-"""Queues are put together into tasks of this size, or an eighth of everything if that is more."""
+"""Queues are merged into tasks of this size, or an eighth of all messages if that is more."""

@@ -1,4 +1,4 @@
-"""Reading one task's slices: exactly the offsets that were planned, or an error, or a loss that is counted."""
+"""Reads the slices of a task: exactly the planned offsets, or an error, or a counted loss."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +19,7 @@ _log = get_logger("spark")
 def read_slice(
     link: Link, rest: "Remainder", *, columns: Sequence[str], wanted: Filter, timeout_ms: int
 ) -> Iterator[ReceivedBatch]:
-    """The batches of one slice, all of it: a read that breaks goes on where it was until the time is over."""
+    """All batches of one slice; a broken read is resumed until `timeout_ms` without progress."""
     queue = rest.part.queue
     deadline_s = link.clock.monotonic_s() + timeout_ms / 1000
     while rest.begin < rest.end:
@@ -41,35 +41,35 @@ def read_slice(
         if link.clock.monotonic_s() > deadline_s:
             raise Unavailable(
                 f"queue {queue.queue_id} of {queue.topic} on {queue.enode} could not be read at offset "
-                f"{rest.begin} for {timeout_ms / 1000:.0f} s: {problem}; the option fetchTimeoutMs says how long to try"
+                f"{rest.begin} for {timeout_ms / 1000:.0f} s ({problem}); the option fetchTimeoutMs sets this limit"
             )
         link.sleep(_RETRY_S)
 
 
 class Remainder:
-    """What is left of a slice."""
+    """The part of a slice that is still to be read."""
 
     def __init__(self, link: Link, part: Slice, policy: str) -> None:
         self.part = part
         self.begin, self.end = part.begin, part.end
         self.recreated = False
         self.passed: list[tuple[int, int]] = []
-        """The last answer, also one without messages that are wanted: the next offset and the topic's id."""
+        """Next offset and topic id of the last answer, also of one without matching messages."""
         self._link = link
         self._queue = part.queue
         self._policy = policy
 
     def hear(self, next_offset: int, topic_id: int) -> None:
-        """An answer came. Called by another thread."""
+        """Record an answer. Called by another thread."""
         self.passed = [(next_offset, topic_id)]
 
     def is_another(self, topic_id: int) -> bool:
-        """Whether an answer came from a topic that was created later under the name."""
+        """Whether an answer came from a topic that was created later under the same name."""
         self.recreated = self.recreated or self.part.topic_id not in (0, topic_id)
         return self.recreated
 
     def catch_up(self) -> bool:
-        """All that came is taken: go on behind the last answer. Whether that is further than the last batch."""
+        """Advance to the last answer; returns whether it is behind the last batch."""
         for next_offset, topic_id in self.passed:
             if not self.is_another(topic_id) and next_offset > self.begin:
                 self.begin = next_offset
@@ -77,12 +77,12 @@ class Remainder:
         return False
 
     def go_on_after(self, problem: OrtooError) -> bool:
-        """Move behind what is lost; False if nothing is lost and trying again is all that can be done.
+        """Advance behind lost offsets; False if nothing is lost and only a retry can help.
 
-        Errors: DataLoss as the policy says; the problem itself when it is of another kind.
+        Errors: DataLoss by the policy, or `problem` if it is of another kind.
         """
         if isinstance(problem, DataLoss):
-            # Bytes that cannot be read any more: the error says where reading can go on.
+            # Damaged bytes: the error has the next readable offset.
             if self._policy == "fail" or problem.end_offset <= self.begin:
                 raise problem
             self._lost(Loss(self._queue, self.begin, min(problem.end_offset, self.end), str(problem)))
@@ -108,7 +108,7 @@ class Remainder:
 
 
 def _held(link: Link, queue: Queue) -> Range | None:
-    """What the queue holds; None if it does not exist. Errors: Unavailable when its enode is away."""
+    """The stored range of a queue; None if it does not exist. Errors: Unavailable when its enode is down."""
     try:
         ranges = link.run(offset_ranges(link.connection, {queue.topic}))
     except NotFound:
@@ -117,5 +117,5 @@ def _held(link: Link, queue: Queue) -> Range | None:
         return Range(*ranges[queue])
     description = link.run(link.admin.describe_topic(queue.topic))
     if any(p.enode == queue.enode and queue.queue_id < p.read_queue_count for p in description.topic.placements):
-        raise Unavailable(f"the enode {queue.enode} is away")
+        raise Unavailable(f"the enode {queue.enode} is down")
     return None

@@ -1,11 +1,11 @@
-"""Where a streaming query is and how far its next batch goes: a pure state machine over what topics hold.
+"""The position of a streaming query and the end of its next batch: a state machine without I/O.
 
-A batch either reads from an offset to another one of the same topic id, or it moves a queue: a queue that is new enters
-with its first message, one of a topic that was created again starts anew, one that lost its end goes back to it. What
-moves is in the checkpoint before anything is read from there, so a repeated batch reads what it read before.
+A batch either reads offsets of one topic id, or it moves queues. A new queue is added at its first message. A queue of
+a topic that was created again starts again, and a truncated queue moves back to its end. Moves are in the checkpoint
+before anything is read from the new offsets, so that a repeated batch reads the same messages.
 
-Spark asks for the first offsets twice, and again when a query is started anew before its first batch was committed. So
-the first batch of a new query is empty: it fixes the start in the checkpoint, and from then on nobody asks again.
+Spark requests the first offsets twice, and again if a query is restarted before its first batch was committed. The
+first batch of a new query is therefore empty: it stores the start in the checkpoint.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,22 +18,22 @@ from ortoo.spark.reading.limits import limited
 from ortoo.spark.reading.topic_state import Range, TopicState
 
 BytesLimit = Callable[[Mapping[Queue, int], Mapping[Queue, int]], int]
-"""How many messages between these starts and ends are allowed by their bytes."""
+"""The number of messages between starts and ends that a byte limit allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one batch may hold. 0 = anything."""
+    """The limits of one batch; 0 = no limit."""
 
     messages: int = 0
     messages_min: int = 0
     delay_max_s: float = 0.0
-    """For how long fewer than `messages_min` are held back."""
+    """Longest wait for `messages_min`."""
     by_bytes: BytesLimit | None = None
 
 
 Step = tuple[Offsets, tuple[Loss, ...]]
-"""The end of the next batch, and what was found to be lost on the way."""
+"""The end of the next batch, and the losses found."""
 
 
 @dataclass(slots=True)
@@ -44,31 +44,31 @@ class StreamOffsets:
     limits: Limits
     first: Offsets | None = None
     target: Offsets | None = None
-    """Where the query ends, when it only takes what was there at its beginning."""
+    """The end of a query that only reads what was stored at its start."""
     _pinned: bool = False
     _told: set[tuple[Queue, int]] = field(default_factory=set)
     _waiting_since_s: float | None = None
 
     def pins(self, at: Offsets) -> bool:
-        """Whether the next batch is the empty one that fixes the start in the checkpoint."""
+        """Whether the next batch is the empty one that stores the start in the checkpoint."""
         if self.first is None or self._pinned:
             return False
         self._pinned = True
         return at == self.first
 
     def planned(self) -> None:
-        """A batch is planned, or one of an earlier run is repeated: the start is in the checkpoint."""
+        """Record that a batch was planned or repeated, so that the start is in the checkpoint."""
         self._pinned = True
 
     def moves(self, at: Offsets, held: TopicState) -> bool:
-        """Whether what is held, if it is true, moves a queue or loses messages."""
+        """Whether the state `held` moves a queue or shows lost messages."""
         moved, losses = self._moved(at, held)
         return bool(losses) or moved != at
 
     def next(self, at: Offsets, held: TopicState, now_s: float, *, everything: bool = False) -> Step:
-        """How far the batch behind `at` goes: within the limits, or with `everything` without any.
+        """The end of the batch after `at`, within the limits, or with `everything` without limits.
 
-        Errors: DataLoss under the policy fail.
+        Errors: DataLoss for the policy `fail`.
         """
         moved, losses = self._moved(at, held)
         if losses and self.policy == "fail":
@@ -88,7 +88,7 @@ class StreamOffsets:
         return Offsets(latest, at.topic_ids), losses
 
     def _moved(self, at: Offsets, held: TopicState) -> Step:
-        """Where reading can go on: offsets that are not there any more are replaced by ones that are."""
+        """The offsets to continue from; those that are no longer stored are replaced."""
         queues: dict[Queue, int] = {}
         losses: list[Loss] = []
         renewed = {topic for topic, number in at.topic_ids.items() if held.topic_ids.get(topic, number) != number}
@@ -99,19 +99,19 @@ class StreamOffsets:
                 continue
             queues[queue] = offset
             if found is None and queue not in held.missing:
-                # It stays among the offsets: a topic that comes back under its id goes on where it was.
-                reason = "is not read any more" if queue.topic in held.topic_ids else "was deleted"
+                # It stays among the offsets: a topic that is restored under its id continues at its offset.
+                reason = "is no longer read" if queue.topic in held.topic_ids else "was deleted"
                 what = "the queue" if queue.topic in held.topic_ids else "the topic"
                 if (queue, at.topic_ids.get(queue.topic, 0)) not in self._told:
                     losses.append(Loss(queue, offset, None, f"{what} {reason}"))
             elif found is not None and offset > found.end:
-                losses.append(Loss(queue, found.end, offset, f"the queue holds {found}; it was cut"))
+                losses.append(Loss(queue, found.end, offset, f"the queue holds {found}; it was truncated"))
                 queues[queue] = found.end
             elif found is not None and offset < found.begin:
-                # The batch that goes from here to there is planned like any other, and tells what is lost.
+                # The batch between the two offsets is planned like any other, and reports the loss.
                 queues[queue] = found.end if self.policy == "latest" else found.begin
                 if self.policy == "fail":
-                    losses.append(Loss(queue, offset, found.begin, f"retention took them; it holds {found}"))
+                    losses.append(Loss(queue, offset, found.begin, f"retention deleted them; it holds {found}"))
         for queue, found in held.ranges.items():
             if queue not in queues:
                 skips = queue.topic in renewed and self.policy == "latest"
@@ -119,7 +119,7 @@ class StreamOffsets:
         return Offsets(queues, {**at.topic_ids, **held.topic_ids}), tuple(losses)
 
     def _end(self, queue: Queue, offset: int, held: TopicState) -> int:
-        """How far a queue could be read: one of an enode that is away stays where it is."""
+        """The readable end of a queue; the current offset if its enode is down."""
         found, target = held.ranges.get(queue), self.target
         if found is None:
             return offset
@@ -129,7 +129,7 @@ class StreamOffsets:
         return max(min(found.end, target.queues.get(queue, offset)), offset) if is_meant else offset
 
     def _holds_back(self, new: int, now_s: float) -> bool:
-        """Whether to wait for more, until the time for that is over."""
+        """Whether to wait for more messages."""
         if new == 0 or new >= self.limits.messages_min:
             self._waiting_since_s = None
             return False
@@ -142,7 +142,7 @@ class StreamOffsets:
 
 
 def ranges(start: Offsets, end: Offsets) -> dict[Queue, Range]:
-    """What a batch reads. Queues that it moves (new ones, other topic ids, ends that went back) it does not read."""
+    """The ranges that a batch reads. Moved queues (new, with another topic id, or truncated) are not read."""
     return {
         queue: Range(start.queues[queue], stop)
         for queue, stop in end.queues.items()

@@ -1,6 +1,6 @@
-"""The source of a streaming query: it asks the cluster, and `StreamOffsets` decides.
+"""The source of a streaming query; it queries the cluster, and `StreamOffsets` decides.
 
-One object lives on the driver as long as the query runs; Spark keeps its offsets in the checkpoint.
+One object exists on the driver while the query runs; Spark stores its offsets in the checkpoint.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,13 +27,13 @@ from ortoo.spark.reading.topic_state import Range, TopicState, current_state
 _POLL_S = 0.05
 _IDLE_SHARE = 0.1
 _IDLE_AGE_S = 0.5
-"""An idle query looks less often: after a tenth of the time in which nothing came, and at the latest after this."""
+"""An idle query polls less often: after a tenth of its idle time, and at the latest after this time."""
 _UNLIMITED = 1 << 62
 _log = get_logger("spark")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics batch by batch, up to limits, from offsets that Spark keeps."""
+    """Reads topics batch by batch, within limits, from offsets in Spark's checkpoint."""
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
         """Read `options` as rows of `schema`, a pyspark StructType. Errors: Invalid."""
@@ -56,37 +56,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._shown: Offsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a new query starts. The same answer however often it is asked."""
+        """The start of a new query; the same answer in every call."""
         if self._offsets.first is None:
             link = self._link()
             state = current_state(link, self._options)
             if state.missing:
                 away = ", ".join(sorted({queue.enode for queue in state.missing}))
-                raise Unavailable(f"the enodes {away} are away, so nobody can say where a new query starts; try again")
+                raise Unavailable(f"the enodes {away} are down, so the start of a new query is unknown; retry later")
             self._offsets.first = Offsets(start_offsets(link, self._options, state), dict(state.topic_ids))
             self._changed_s = link.clock.monotonic_s()
             self._cached = (self._changed_s, state)
         return self._offsets.first.to_json()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
-        """The limit that the options ask for: never everything, which is what Spark itself says for Trigger.Once."""
+        """The limit of the options. Never ReadAllAvailable, which Spark itself uses for Trigger.Once."""
         if self._options.max_bytes and not self._options.max_offsets:
             return ReadMaxBytes(self._options.max_bytes)
         return ReadMaxRows(self._options.max_offsets or _UNLIMITED)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Fix where the query will end: everything that is stored now."""
+        """Fix the end of the query: everything that is stored now."""
         self._offsets.target = _stored(self._state(fresh=True))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """What is stored now, and in `metrics` how far the batch is behind it; Spark shows it in its progress."""
+        """The currently stored offsets, with the lag of the batch in `metrics`; Spark shows it in its progress."""
         if self._cached is None:
             return None
         stored = _stored(self._cached[1])
         return stored.to_json() | {"metrics": self._metrics(stored)}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """How far the next batch goes: within the limits, and never behind `start`. Errors: DataLoss."""
+        """The end of the next batch, within the limits and never before `start`. Errors: DataLoss."""
         at, everything = Offsets.of_json(start), isinstance(limit, ReadAllAvailable)
         if self._offsets.pins(at):
             self._state()
@@ -104,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             link.sleep(min(max(self._fresh_s(), _POLL_S), rest_s))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
-        """The tasks of a batch: the same ones when the batch is repeated. Errors: DataLoss, as the policy says."""
+        """The tasks of a batch; the same if the batch is repeated. Errors: DataLoss, by the policy."""
         self._offsets.planned()
         begin, stop = Offsets.of_json(start), Offsets.of_json(end)
         wanted = ranges(begin, stop)
@@ -115,16 +115,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._tasks.batches(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: Spark says this one batch late, and never of the last one. See `latestOffset`."""
+        """Does nothing: Spark calls it one batch late, and never for the last one. See `latestOffset`."""
 
     def stop(self) -> None:
-        """Nothing to do: the connection ends with its process."""
+        """Does nothing: the connection ends with the process."""
 
     def _link(self) -> Link:
         return link_to(self._options.cluster)
 
     def _state(self, *, fresh: bool = False) -> TopicState:
-        """What the topics hold, asked anew when the last answer is too old."""
+        """The state of the topics, queried again when the cached one is too old."""
         now_s = self._link().clock.monotonic_s()
         if fresh or self._cached is None or now_s - self._cached[0] > self._age_max_s(now_s):
             state = current_state(self._link(), self._options, missing_allowed=True)
@@ -134,17 +134,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cached[1]
 
     def _age_max_s(self, now_s: float) -> float:
-        """How old an answer may be: `metadataMaxAgeMs`, and more while nothing new comes for seconds."""
+        """The maximum age of the cached state: `metadataMaxAgeMs`, and more for an idle query."""
         idle_s = now_s - self._changed_s
         return max(self._options.metadata_max_age_ms / 1000, min(idle_s * _IDLE_SHARE, _IDLE_AGE_S))
 
     def _fresh_s(self) -> float:
-        """For how long the last answer is not asked again."""
+        """Remaining time until the cached state is too old."""
         now_s = self._link().clock.monotonic_s()
         return 0.0 if self._cached is None else self._cached[0] + self._age_max_s(now_s) - now_s
 
     def _next(self, at: Offsets, everything: bool) -> Offsets:
-        # An old answer may be from before `at`; what moves offsets or loses messages is looked at anew.
+        # A cached state may be older than `at`; one that would move offsets or lose messages is queried again.
         state = self._state(fresh=self._offsets.moves(at, self._state()))
         end, losses = self._offsets.next(at, state, self._link().clock.monotonic_s(), everything=everything)
         self._tell(losses)
@@ -157,18 +157,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lost += sum(loss.messages for loss in losses)
 
     def _messages_max(self, starts: Mapping[Queue, int], ends: Mapping[Queue, int]) -> int:
-        """How many messages `maxBytesPerTrigger` allows, by the size of those where the batch begins."""
+        """The number of messages for `maxBytesPerTrigger`, by the sizes at the start of the batch."""
         self._size = self._size.sampled(self._link(), starts, ends)
         return max(int(self._options.max_bytes / self._size.mean_bytes), 1)
 
     def _checked(self, wanted: dict[Queue, Range], stop: Offsets) -> dict[Queue, Range]:
-        """The wanted ranges without what is lost; losses are told with their numbers."""
+        """The requested ranges without losses, which are logged."""
         state = self._state()
         cut: dict[Queue, Range] = {}
         for queue, asked in wanted.items():
             held = state.ranges.get(queue)
             if held is None and queue in state.missing:
-                cut[queue] = asked  # its enode may come back while the task waits
+                cut[queue] = asked  # its enode may be up again while the task waits
                 continue
             known = stop.topic_ids.get(queue.topic)
             recreated = known is not None and state.topic_ids.get(queue.topic, known) != known
@@ -177,7 +177,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return cut
 
     def _show_group(self, at: Offsets) -> None:
-        """Move the group that shows progress: Spark asks for what comes behind `at` when all before it is committed."""
+        """Commit the offsets of the progress group; all messages before `at` are committed by Spark."""
         group = self._options.consumer_group
         if not group or at in (self._shown, self._offsets.first):
             return
@@ -191,7 +191,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _log.emit(log_events.GROUP_OFFSET_COMMIT_FAILED, group=group, why=str(error))
 
     def _metrics(self, stored: Offsets) -> dict[str, Any]:
-        """What Spark has no place for: by Kafka's names how far the batch is behind; losses and retries."""
+        """Metrics for Spark's progress: the lag under the names of the Kafka source, losses and retries."""
         reached = self._end.queues if self._end is not None else {}
         behind = [max(end - reached[queue], 0) for queue, end in stored.queues.items() if queue in reached] or [0]
         return {

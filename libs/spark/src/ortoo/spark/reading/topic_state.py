@@ -1,4 +1,4 @@
-"""What the topics of a read hold now: ids, queues and their first and next offsets."""
+"""The state of the topics of a read: ids, queues, and their first and next offsets."""
 
 import re
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """Topics at one moment. Queues of enodes that are away are in `missing` instead of in `ranges`."""
+    """Topics at one moment. Queues of enodes that are down are in `missing` instead of `ranges`."""
 
     topic_ids: Mapping[str, int]
     ranges: Mapping[Queue, Range]
@@ -32,7 +32,7 @@ class TopicState:
 
 
 def topic_names(link: Link, options: ReadOptions) -> tuple[str, ...]:
-    """The topics that are read now; a pattern is looked up anew. Topics of the system itself match no pattern."""
+    """The topics to read now; a pattern is resolved in every call. System topics match no pattern."""
     if not options.pattern:
         return options.topics
     matches = re.compile(options.pattern).fullmatch
@@ -41,7 +41,7 @@ def topic_names(link: Link, options: ReadOptions) -> tuple[str, ...]:
 
 
 def current_state(link: Link, options: ReadOptions, *, missing_allowed: bool = False) -> TopicState:
-    """Ask what the topics hold. Errors: NotFound for a topic that does not exist, unless that is allowed."""
+    """Query the state of the topics. Errors: NotFound for a topic that does not exist, unless that is allowed."""
     topic_ids: dict[str, int] = {}
     ranges: dict[Queue, Range] = {}
     expected: set[Queue] = set()
@@ -69,7 +69,7 @@ def current_state(link: Link, options: ReadOptions, *, missing_allowed: bool = F
 
 
 def _assigned(options: ReadOptions, topic: str, queues: set[Queue]) -> set[Queue]:
-    """Of the queues those that the option `assign` names. Errors: Invalid when it names one that does not exist."""
+    """The queues that the option `assign` names. Errors: Invalid when one of them does not exist."""
     if topic not in options.assigned:
         return queues
     named = options.assigned[topic]

@@ -1,1 +1,1 @@
-"""Writing to topics: Arrow batches in, record batches stored before a task is done. For the data source and jobs."""
+"""Writes to topics: Arrow batches are stored as record batches before a task ends. For data source and jobs."""

@@ -1,7 +1,7 @@
 """Sends addressed batches and waits until all are stored.
 
-Batches carry their ids from the beginning, so sending one again is always safe: a queue's batches go out in order, a
-few at a time, and after any trouble everything without an answer is sent again, in order, until the time is over.
+Batches have ids from the start, so that retries are safe. The batches of a queue are sent in order, a few at a time.
+After a failure all unanswered ones are sent again, in order, until the timeout.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from ortoo.common.process.background import Background
 from ortoo.spark.writing.lanes import Addressed
 
 IN_FLIGHT_MAX = 5
-"""How many batches of one producer and queue may be under way: as many as the enode remembers."""
+"""Largest number of batches of a producer and queue in flight, equal to the number that the enode remembers."""
 _SEQUENCE = "batch.first_sequence"
 _LONG_AGO = "stored long ago"
 
@@ -36,10 +36,10 @@ class _Line:
 
 
 class BatchSender:
-    """An async context manager; leaving it in good order does not flush: call `flush`."""
+    """An async context manager. Its end does not flush; call `flush`."""
 
     def __init__(self, connection: Connection, *, in_flight_bytes: int, timeout_ms: int) -> None:
-        """Hold at most about `in_flight_bytes` unanswered; give up when nothing is stored for `timeout_ms`."""
+        """`in_flight_bytes` is the approximate limit of unanswered bytes; fails after `timeout_ms` without progress."""
         self._connection = connection
         self._bytes_max = in_flight_bytes
         self._timeout_s = timeout_ms / 1000
@@ -64,7 +64,7 @@ class BatchSender:
         await self._background.__aexit__(*ended)
 
     async def put(self, addressed: Addressed) -> None:
-        """Take a batch; waits while too much is unanswered. Errors: why an earlier one was refused."""
+        """Take a batch; waits while too many bytes are unanswered. Errors: the refusal of an earlier batch."""
         while self._bytes > self._bytes_max and self._error is None:
             await self._change()
         if self._error is not None:
@@ -80,9 +80,9 @@ class BatchSender:
         self._pump(line)
 
     async def flush(self) -> int:
-        """Wait until everything is stored; how many messages that is.
+        """Wait until everything is stored; returns the number of stored messages.
 
-        Errors: why one was refused; Unavailable when the time is over.
+        Errors: the refusal of a batch, or Unavailable after the timeout.
         """
         while self._error is None and not all(line.is_idle for line in self._lines.values()):
             await self._change()
@@ -126,12 +126,12 @@ class BatchSender:
             self._pump(line)
 
     async def _converse(self) -> None:
-        """Keep a stream open while there is something to send; after a break, send again what has no answer."""
+        """Keep a stream open after the first batch; after a break, unanswered batches are sent again."""
         await self._wanted.wait()
         await self._connection.keep(self._send_to)
 
     async def _send_to(self, address: str) -> bool:
-        """Send over one stream until it breaks; whether its snode has answered anything."""
+        """Send over one stream until it breaks; returns whether its snode has answered."""
         connection = self._connection
         call = self._call = ProduceCall(connection.channel(), address, self._answered, clock=connection.clock)
         for line in self._lines.values():
@@ -150,12 +150,12 @@ class BatchSender:
             await clock.sleep(min(self._timeout_s / 4, 1.0))
             if self._bytes and clock.monotonic_s() - self._progress_s > self._timeout_s:
                 self._error = self._error or Unavailable(
-                    f"nothing was stored for {self._timeout_s:.0f} s: {self._trouble or 'no answer'}; "
-                    "the option deliveryTimeoutMs says how long to try"
+                    f"nothing was stored for {self._timeout_s:.0f} s ({self._trouble or 'no answer'}); "
+                    "the option deliveryTimeoutMs sets this limit"
                 )
                 self._changed.set()
 
 
 def _stored_before(error: OrtooError) -> bool:
-    """Whether the enode says that a batch with these ids was stored so long ago that it forgot where."""
+    """Whether the enode reports that a batch with these ids was stored before, at a position it no longer remembers."""
     return isinstance(error, Conflict) and error.field == _SEQUENCE and _LONG_AGO in error.message

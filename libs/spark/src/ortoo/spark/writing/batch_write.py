@@ -12,12 +12,12 @@ from ortoo.spark.writing.write_options import parse
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Made once for a job and pickled to its tasks, so its job id is the same in all of them."""
+    """Made once for a job and pickled to its tasks, so that all have the same job id."""
 
     def __init__(self, options: Mapping[str, str], schema: Any, overwrite: bool) -> None:
         """Check options, columns and the topic. Errors: Invalid, NotFound."""
         if overwrite:
-            raise Invalid("a topic cannot be overwritten; write with mode append", field="mode")
+            raise Invalid("a topic cannot be overwritten; use mode append", field="mode")
         self._options = parse(options, schema)
         self._job_id = self._options.job_id or Randomness().id_text()
         self._writer = MessageWriter(self._options, self._job_id)
@@ -28,8 +28,8 @@ class BatchWriter(DataSourceArrowWriter):
         return self._writer.write(iterator)
 
     def commit(self, messages: Sequence[TaskWritten | None]) -> None:
-        """All tasks are done: remember it, so that the same job writes nothing again."""
+        """Record that all tasks are complete, so that the same job writes nothing again."""
         self._writer.commit(messages, self._job_id, 0)
 
     def abort(self, messages: Sequence[TaskWritten | None]) -> None:
-        """The job failed: what its tasks have stored stays, and the same job id stores it once more at most."""
+        """The job failed; stored messages stay, and a repetition with the same job id does not store them twice."""

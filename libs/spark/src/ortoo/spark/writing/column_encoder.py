@@ -1,7 +1,7 @@
-"""Arrow columns as the columns of a record batch: buffers are copied, no row is looked at by itself.
+"""Arrow columns as the columns of a record batch: buffers are copied, without loops over rows.
 
-Functions for columns return the nested message's bytes, b"" when no row has a value, as docs/formats/record-batch.md
-describes them. Arrays may be slices of others.
+Functions return the bytes of the nested message, b"" if no row has a value. docs/formats/record-batch.md has the
+format. Arrays may be slices of others.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ Int32s = Any
 
 
 def block(array: Any) -> tuple[Any, bytes]:
-    """Offsets from 0 on (int32 x (rows + 1)) and the bytes of a text or binary array; nulls are empty."""
+    """Offsets from 0 (int32 x (rows + 1)) and the bytes of a text or binary array; nulls are empty."""
     buffers = array.buffers()
     offsets = np.frombuffer(buffers[1], "<i4", len(array) + 1, 4 * array.offset)
     data = memoryview(buffers[2] or b"")[int(offsets[0]) : int(offsets[-1])]
@@ -51,7 +51,7 @@ def lists(array: Any) -> bytes:
     else:
         places, values = _places(array), array.flatten()
         if values.null_count:
-            raise Invalid("a list of keys holds a null; take it out: filter(keys, k -> k is not null)", field="keys")
+            raise Invalid("a list of keys holds a null; remove it with filter(keys, k -> k is not null)", field="keys")
     if not len(values):
         return b""
     return nested(places.tobytes(), texts(values))
@@ -67,7 +67,7 @@ def maps(array: Any) -> bytes:
     names, values = entries.field(0), entries.field(1)
     if values.null_count:
         raise Invalid(
-            "a property has no value; take it out: map_filter(properties, (k, v) -> v is not null)", field="properties"
+            "a property has no value; remove it by map_filter(properties, (k, v) -> v is not null)", field="properties"
         )
     return nested(places.tobytes(), dictionary(names), texts(values))
 
@@ -86,7 +86,7 @@ def int32s(array: Any) -> bytes:
 
 
 def text_bytes(array: Any) -> Any:
-    """How many bytes of text each row has: int64 x rows."""
+    """Number of text bytes of each row, as int64 x rows."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype("i8")
@@ -105,7 +105,7 @@ def _per_row(array: Any, sizes: Any) -> Any:
 
 
 def _places(array: Any) -> Int32s:
-    """Where each row's items start in the flattened values: int32 x (rows + 1); null rows have none."""
+    """The start of each row's items in the flattened values, as int32 x (rows + 1); null rows have none."""
     lengths = pc.list_value_length(_as_list(array)).fill_null(0).to_numpy(zero_copy_only=False)
     return np.concatenate(([0], np.cumsum(lengths))).astype("<i4")
 

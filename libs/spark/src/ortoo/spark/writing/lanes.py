@@ -1,4 +1,4 @@
-"""Which rows go together: a lane is a run of rows for one place that keeps their order and has ids of its own."""
+"""Groups rows into lanes: runs of rows for one destination that keep their order and have their own ids."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -20,31 +20,31 @@ from ortoo.spark.writing.record_encoder import BatchCutter
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """Who sends, for ids by which an enode recognises a batch that comes again.
+    """The identity of a sender, from which the ids are derived by which an enode recognises a repeated batch.
 
-    One task of one batch of one query, the same for every attempt; or, with a nonce, one attempt alone.
+    It is one task of one batch of one query, the same for every attempt; or, with a nonce, one attempt only.
     """
 
     sink: str
-    """The sink's id, or the query's, or the job's."""
+    """The id of the sink, the query, or the job."""
     batch_id: int
     partition_id: int
     nonce: str = ""
 
     @classmethod
     def of_attempt(cls, randomness: Randomness) -> "TaskIdentity":
-        """An identity that nobody has again."""
+        """A unique identity."""
         return cls("", 0, 0, randomness.id_text() + randomness.id_text())
 
     def producer_id(self, lane: str) -> int:
-        """The producer id under which the rows of one lane travel: 64 bits, never 0."""
+        """The producer id for the rows of one lane: 64 bits, never 0."""
         text = "\x1f".join((self.sink, str(self.batch_id), str(self.partition_id), self.nonce, lane))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") or 1
 
 
 @dataclass(frozen=True, slots=True)
 class Addressed:
-    """A batch with its place and its ids."""
+    """A batch with its queue and its ids."""
 
     queue: Queue
     topic_id: int
@@ -55,14 +55,14 @@ class Lanes:
     """Sorts the rows of one task into lanes, by whole columns."""
 
     def __init__(self, routes: Callable[[str], Route], identity: TaskIdentity, codec: Codec) -> None:
-        """`routes` knows each topic's queues."""
+        """`routes` returns the queues of a topic."""
         self._routes = routes
         self._identity = identity
         self._codec = codec
         self._lanes: dict[tuple[str, Queue | None, bool, bool], _Lane] = {}
 
     def add(self, rows: Any, now_ms: int) -> Iterator[Addressed]:
-        """Take rows and give out the batches that are full."""
+        """Take rows, and yield the batches that are full."""
         for topic, of_topic in _by_text(rows, "topic"):
             route = self._routes(topic)
             for queue, of_queue in _by_queue(of_topic, route, topic):
@@ -72,7 +72,7 @@ class Lanes:
                         yield from lane.add(of_all, now_ms)
 
     def finish(self, now_ms: int) -> Iterator[Addressed]:
-        """Give out what is left."""
+        """Yield the remaining batches."""
         for lane in self._lanes.values():
             yield from lane.finish(now_ms)
 
@@ -85,12 +85,12 @@ class Lanes:
 
 
 class _Lane:
-    """One lane: its rows, and how many messages it has sent to each queue."""
+    """One lane: its rows, and the number of messages sent to each queue."""
 
     def __init__(self, route: Route, queue: Queue | None, identity: TaskIdentity, codec: Codec, name: str) -> None:
         self._topic_id = route.topic_id
         self._queues = (queue,) if queue is not None else route.placed or route.writable
-        # Another one for each task, the same for every attempt.
+        # Different between tasks, the same in every attempt.
         self._next = (identity.producer_id("queue") >> 1) % len(self._queues)
         self._producer_id = identity.producer_id(name)
         self._sequences: dict[Queue, int] = dict.fromkeys(self._queues, 0)
@@ -121,7 +121,7 @@ def _by_text(rows: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _by_queue(rows: Any, route: Route, topic: str) -> Iterator[tuple[Queue | None, Any]]:
-    """Rows by the queue they must go to: named, or of their message group; None = any."""
+    """Rows by the queue that is named or belongs to the message group; None = any queue."""
     names = set(rows.schema.names)
     queues = route.placed or route.writable
     choice = np.full(len(rows), -1, "i8")
@@ -137,7 +137,7 @@ def _by_queue(rows: Any, route: Route, topic: str) -> Iterator[tuple[Queue | Non
 
 
 def _chosen(column: Any, choose: Callable[[str], int]) -> Any:
-    """One number for each row, -1 for nulls; `choose` is asked once for each different text."""
+    """One number for each row, -1 for nulls; `choose` is called once for each distinct text."""
     encoded = column.dictionary_encode()
     numbers = np.array([choose(text) for text in encoded.dictionary.to_pylist()] + [-1], "i8")
     codes = encoded.indices.fill_null(len(numbers) - 1).to_numpy(zero_copy_only=False)
@@ -149,13 +149,13 @@ def _named(rows: Any, queues: tuple[Queue, ...], topic: str) -> Any:
     if "enode" in rows.schema.names:
         enodes = rows.column("enode")
         if pc.any(pc.and_(enodes.is_null(), ids.is_valid())).as_py():
-            raise Invalid("a row names a queue but no enode; name both, or neither", field="enode")
+            raise Invalid("a row has a queue but no enode; expected both, or neither", field="enode")
         places: Mapping[str, int] = {f"{queue.enode}/{queue.queue_id}": at for at, queue in enumerate(queues)}
         column = pc.binary_join_element_wise(enodes, ids, "/")
     else:
         if len({queue.enode for queue in queues}) > 1:
             raise Invalid(
-                f"{topic} has queues on several enodes: name the enode of a queue in a column too", field="enode"
+                f"{topic} has queues on several enodes; add a column with the enode of the queue", field="enode"
             )
         places = {str(queue.queue_id): at for at, queue in enumerate(queues)}
         column = ids
@@ -169,7 +169,7 @@ def _named(rows: Any, queues: tuple[Queue, ...], topic: str) -> Any:
 
 
 def _by_presence(rows: Any, name: str) -> Iterator[tuple[bool, Any]]:
-    """Rows with a value in the column and those without: a record batch has it in all rows or in none."""
+    """Rows with and without a value in the column, because a record batch has it in all rows or in none."""
     if name not in rows.schema.names:
         yield False, rows
         return

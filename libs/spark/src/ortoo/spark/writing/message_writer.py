@@ -1,4 +1,4 @@
-"""What a task of a write does: rows in, batches out, everything stored before it is done."""
+"""A task of a write: rows are sent in batches and stored before the task ends."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,31 +20,31 @@ from ortoo.spark.writing.write_options import WriteOptions
 
 @dataclass
 class TaskWritten(WriterCommitMessage):
-    """What one task has written."""
+    """The result of one task."""
 
     query_id: str
-    """The query or job: the driver's side of a stream is not told."""
+    """The query or job; the driver's side of a stream does not have it."""
     messages: int = 0
     skipped: bool = False
-    """The whole batch was committed before, so nothing was written."""
+    """The whole batch was committed before, so that nothing was written."""
 
 
 @dataclass(frozen=True)
 class MessageWriter:
-    """Writes the rows of one task. Pickled to executors, so it holds plain values only."""
+    """Writes the rows of one task. It is pickled to executors, so it holds plain values only."""
 
     options: WriteOptions
     job_id: str = ""
     """For batch writes: the same for all attempts of the job."""
 
     def check_target(self) -> None:
-        """Errors: NotFound when the topic of the options does not exist or takes no messages."""
+        """Errors: NotFound when the topic of the options does not exist or accepts no messages."""
         if self.options.topic:
             link = link_to(self.options.cluster)
             link.run(query_route(link.connection, self.options.topic))
 
     def write(self, batches: Iterator[Any]) -> TaskWritten:
-        """Write rows, given as Arrow batches. Errors: Invalid for a row nobody may send; Unavailable; Conflict."""
+        """Write rows, given as Arrow batches. Errors: Invalid for a row, Unavailable, Conflict."""
         options = self.options
         link = link_to(options.cluster)
         query_id, batch_id, partition_id = self._place()
@@ -59,7 +59,7 @@ class MessageWriter:
         return TaskWritten(query_id, self._send(link, identity, batches))
 
     def commit(self, written: Sequence[TaskWritten | None], query_id: str, batch_id: int) -> None:
-        """All tasks of a batch are done: remember it, where that is asked for. Repeating this changes nothing."""
+        """Record a complete batch if the semantics need it. A repetition changes nothing."""
         if self.options.semantics == "exactly-once" and not any(done is not None and done.skipped for done in written):
             self._account(query_id).commit(link_to(self.options.cluster), batch_id)
 

@@ -1,4 +1,4 @@
-"""Rows of one destination as sealed batches: cut by size in the same places, however the rows came."""
+"""Rows of one destination as sealed batches, split by size, independent of how the rows arrived."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,14 +15,14 @@ from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, S
 from ortoo.spark.writing import column_encoder as encode
 
 _MESSAGE_BYTES = 40
-"""What a message costs besides body and texts, generously."""
+"""Upper estimate of a message's bytes beside body and texts."""
 _CUT_BYTES = RECORDS_BYTES_MAX - (16 << 10)
-"""Rows are put together up to so many bytes."""
+"""Limit of the bytes of a batch."""
 _TEXTS = ("tag", "keys", "message_group", "properties", "message_id", "trace_context", "born_host")
 
 
 class BatchCutter:
-    """Collects the rows of one destination and cuts them into batches."""
+    """Collects the rows of one destination and splits them into batches."""
 
     def __init__(self, codec: Codec) -> None:
         """Compress bodies with `codec`."""
@@ -30,11 +30,11 @@ class BatchCutter:
         self._rest: Any = None
 
     def add(self, rows: Any, now_ms: int) -> Iterator[SealedBatch]:
-        """Take rows (a pyarrow.RecordBatch) and give out the batches that are full."""
+        """Take rows (a pyarrow.RecordBatch) and yield the batches that are full."""
         yield from self._cut(rows if self._rest is None else pa.concat_batches([self._rest, rows]), now_ms, last=False)
 
     def finish(self, now_ms: int) -> Iterator[SealedBatch]:
-        """Give out what is left."""
+        """Yield the remaining batches."""
         if self._rest is not None:
             yield from self._cut(self._rest, now_ms, last=True)
 
@@ -54,15 +54,15 @@ class BatchCutter:
 
 
 def _sizes(rows: Any) -> Any:
-    """How many bytes each row adds to a batch, about: int64 x rows. Errors: Invalid for a body nobody may send."""
+    """Approximate size of each row in a batch, int64 x rows. Errors: Invalid for a body that cannot be sent."""
     body = rows.column("body")
     if body.null_count:
-        raise Invalid("a body is null; a message needs one: filter(body is not null)", field="body")
+        raise Invalid("a body is null; remove such rows with filter(body is not null)", field="body")
     sizes = pc.binary_length(body).to_numpy(zero_copy_only=False).astype("i8")
     if len(sizes) and sizes.min() == 0:
-        raise Invalid("a body is empty; a message needs at least 1 byte: filter(length(body) > 0)", field="body")
+        raise Invalid("a body is empty, expected at least 1 byte; use filter(length(body) > 0)", field="body")
     if len(sizes) and sizes.max() > BODY_BYTES_MAX:
-        raise Invalid(f"a body has {sizes.max()} bytes; at most {BODY_BYTES_MAX} fit into a message", field="body")
+        raise Invalid(f"a body has {sizes.max()} bytes; expected at most {BODY_BYTES_MAX}", field="body")
     for name in _TEXTS:
         if name in rows.schema.names:
             sizes = sizes + encode.text_bytes(rows.column(name))
@@ -70,7 +70,7 @@ def _sizes(rows: Any) -> Any:
 
 
 def sealed_batch(rows: Any, *, now_ms: int, codec: Codec = Codec.NONE) -> SealedBatch:
-    """1 to 4,096 rows as one batch. Rows with and without a time of delivery or a priority are never together."""
+    """1 to 4,096 rows as one batch. Rows with and without a delivery time or a priority must not be mixed."""
     count = len(rows)
     offsets, body = encode.block(rows.column("body"))
     described = _described(rows, now_ms)
@@ -79,7 +79,7 @@ def sealed_batch(rows: Any, *, now_ms: int, codec: Codec = Codec.NONE) -> Sealed
 
 
 def _described(rows: Any, now_ms: int) -> Iterator[tuple[str, bytes]]:
-    """The columns behind the body, in the order of their numbers."""
+    """The columns after the body, in the order of their field numbers."""
     names = rows.schema.names
     if "born_at" in names:
         yield "born_at_ms", encode.times_ms(rows.column("born_at"), now_ms)

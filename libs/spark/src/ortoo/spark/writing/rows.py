@@ -1,4 +1,4 @@
-"""Rows as Spark gives them, brought into the shape of messages: options over columns, extra columns as properties."""
+"""Converts rows of Spark to message columns: options override columns, extra columns become properties."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ _MAP = pa.map_(pa.string(), pa.string())
 
 
 def message_rows(batch: Any, options: WriteOptions) -> Any:
-    """A pyarrow.RecordBatch with columns of messages alone."""
+    """A pyarrow.RecordBatch with message columns only."""
     names = list(batch.schema.names)
     columns = dict(zip(names, batch.columns, strict=True))
     rows = len(batch)
     body = columns["body"]
     if options.repeatable and columns["born_at"].null_count:
         raise Invalid(
-            f"a row has no born_at, and the time of writing would differ when it is repeated; "
-            f"{options.semantics} needs one in every row: coalesce(born_at, ...)",
+            f"a row has no born_at, and the time of writing would differ in a repetition; "
+            f"{options.semantics} needs it in every row, for example coalesce(born_at, ...)",
             field="born_at",
         )
     made: dict[str, Any] = {"body": body.cast(pa.binary())}
@@ -50,7 +50,7 @@ def _plain(column: Any) -> Any:
 
 
 def _with_extra(properties: Any, extra: dict[str, Any], rows: int) -> Any:
-    """Properties and, for each extra column that is not null, one more."""
+    """Properties, with one more for each extra column that is not null."""
     if properties is None:
         properties = pa.array([[]] * rows, _MAP)
     texts = [column.cast(pa.string()) for column in extra.values()]

@@ -1,8 +1,8 @@
-"""How far a sink is, durable beside the messages: the newest committed batch of one query, kept as a group's offset.
+"""The newest committed batch of a sink, stored durably beside the messages as the offset of a group.
 
-The group is `%SINK%` and the sink's id, the queue is the topic's first one, and the number holds both a part of the
-query's id and the batch. So a batch that was committed is never written again, however late it is repeated; a second
-query, or one whose checkpoint was deleted, is refused instead of being taken for a repetition.
+The group is `%SINK%` and the sink's id, in the first queue of the topic. The offset holds a part of the query's id and
+the batch number. A committed batch is therefore never written again, however late it is repeated. A second query, or
+one whose checkpoint was deleted, is refused.
 """
 
 import hashlib
@@ -33,13 +33,13 @@ class SinkAccount:
         if stored >> _BATCH_BITS != self._mark:
             raise Conflict(
                 f"the sink {self.sink_id!r} of topic {self.topic} belongs to another query, or to this one before its "
-                "checkpoint was deleted; writing would double what it has written. Take a new sinkId",
+                "checkpoint was deleted; writing would duplicate its messages. Use a new sinkId",
                 field="sinkId",
             )
         return batch_id < stored & ((1 << _BATCH_BITS) - 1)
 
     def commit(self, link: Link, batch_id: int) -> None:
-        """Remember that a batch is written. Doing it again, or late, changes nothing. Errors: as `is_committed`."""
+        """Record that a batch is written. A repetition changes nothing. Errors: as `is_committed`."""
         if not self.is_committed(link, batch_id):
             commit_group(link, self._group, {self._queues(link)[0]: self._mark << _BATCH_BITS | batch_id + 1})
 
@@ -53,6 +53,6 @@ class SinkAccount:
         return int.from_bytes(hashlib.blake2b(self.query_id.encode(), digest_size=3).digest(), "little")
 
     def _queues(self, link: Link) -> list[Queue]:
-        """Where the account is: in the first queue, or, if the topic got that one since, in one of the next."""
+        """The queues that may hold the account: the first, and later ones if the topic got the first afterwards."""
         topic = link.run(link.admin.describe_topic(self.topic)).topic
         return [Queue(self.topic, enode, 0) for enode in sorted(placement.enode for placement in topic.placements)]

@@ -10,11 +10,11 @@ from ortoo.spark.writing.write_options import parse
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Made anew for each batch and for each commit, so it keeps nothing."""
+    """Made for each batch and again for each commit, so it keeps no state."""
 
     def __init__(self, options: Mapping[str, str], schema: Any, overwrite: bool) -> None:
         """Check options, columns and the topic. Errors: Invalid, NotFound."""
-        del overwrite  # Spark's word for output mode complete: rows of an aggregate are messages like others
+        del overwrite  # set for output mode complete, whose rows are written like others
         self._options = parse(options, schema)
         self._writer = MessageWriter(self._options)
 
@@ -24,10 +24,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return self._writer.write(iterator)
 
     def commit(self, messages: Sequence[TaskWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """All tasks of a batch are done: remember it. Repeating this changes nothing."""
+        """Record that all tasks of a batch are complete. A repetition changes nothing."""
         done = [message for message in messages if message is not None]
         if done:
             self._writer.commit(done, done[0].query_id, batchId)
 
     def abort(self, messages: Sequence[TaskWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """The batch failed: it comes again with the same ids, under which nothing is stored twice."""
+        """The batch failed; it is repeated with the same ids, so that nothing is stored twice."""

@@ -1,4 +1,4 @@
-"""The options of a write, and the columns it takes."""
+"""The options of a write, and its columns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ KNOWN: Final = (
     *CLUSTER_OPTIONS, "topic", "tag", "messageGroup", "deliverySemantics", "sinkId", "jobId", "extraColumns", "codec",
     "deliveryTimeoutMs", "inFlightBytes", "maxRatePerSecond",
 )  # fmt: skip
-"""Every option of a write, as documents write it."""
+"""Every option of a write, as documented."""
 
 _TEXT = ("string",)
 _NUMBER = ("int", "bigint", "smallint", "tinyint")
@@ -34,12 +34,12 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
     "enode": _TEXT,
     "queue_id": _NUMBER,
 }
-"""Column to the types it may have; `body` is needed, the others may be absent."""
+"""Column to its allowed types; `body` is required, the others are optional."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What a write was asked for, checked."""
+    """The options of a write, checked."""
 
     cluster: Cluster
     topic: str
@@ -57,12 +57,12 @@ class WriteOptions:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a repeated task sends the same batches under the same ids."""
+        """Whether a repeated task sends the same batches with the same ids."""
         return self.semantics != "at-least-once"
 
 
 def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
-    """Read and check options and columns. Errors: Invalid, naming what is wrong and what was expected."""
+    """Parse and check options and columns. Errors: Invalid with the problem and the expected value."""
     take = OptionReader(options, KNOWN)
     columns = {field.name: field.dataType.simpleString() for field in schema.fields}
     extra = take.choice("extraColumns", "refuse", "refuse", "properties") == "properties"
@@ -72,17 +72,15 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
     if topic:
         check_topic_name(topic)
     elif "topic" not in columns:
-        raise Invalid('which topic? Give .option("topic", "orders") or a column `topic`', field="topic")
+        raise Invalid('missing topic; expected .option("topic", "orders") or a column `topic`', field="topic")
     semantics = take.choice("deliverySemantics", "at-least-once", "at-least-once", "idempotent", "exactly-once")
     take.only_with("jobId", semantics != "at-least-once", "deliverySemantics=idempotent or exactly-once")
     take.only_with("sinkId", semantics != "at-least-once", "deliverySemantics=idempotent or exactly-once")
     if semantics == "exactly-once" and not topic:
-        raise Invalid(
-            "exactly-once keeps its account with one topic: give the option `topic` instead of a column", field="topic"
-        )
+        raise Invalid("exactly-once needs a single topic; use the option `topic` instead of a column", field="topic")
     if semantics != "at-least-once" and "born_at" not in columns:
         raise Invalid(
-            f"{semantics} needs rows that are the same when they are repeated: say when messages were made, "
+            f"{semantics} needs rows that are equal in a repetition; add their creation time, "
             'for instance .withColumn("born_at", current_timestamp())',
             field="born_at",
         )

@@ -1,8 +1,8 @@
-"""What a disk holds and what a power cut would leave of it: the model behind `MemoryDisk`, without any interface.
+"""The content of a disk and the content that a power cut would leave: the model behind `MemoryDisk`.
 
-Everything that happens to a disk is an `Operation`, a plain value, so that a recorded list of them can be applied again
-up to any point. Beside the live content the image keeps what is durable and what is still on its way: writes that no
-`SyncData` followed, and names that no `SyncFolder` followed.
+Each change of a disk is an `Operation`, a plain value, so that a recorded list can be replayed up to any point. Beside
+the live content, the image keeps the durable content and the pending changes: writes not followed by `SyncData`, and
+names not followed by `SyncFolder`.
 """
 
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from pathlib import Path
 from ortoo.common.process.randomness import Randomness
 
 PAGE_BYTES = 4096
-"""The unit in which a kernel writes back; the pages of a file reach the disk in any order."""
+"""The unit of the kernel's write-back; the pages of a file reach the disk in any order."""
 SECTOR_BYTES = 512
-"""The unit that a disk writes wholly or not at all."""
+"""The unit that a disk writes atomically."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A new, empty file gets a name."""
+    """Give a name to a new, empty file."""
 
     path: Path
     number: int
@@ -27,7 +27,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Bytes are written into a file."""
+    """Write bytes into a file."""
 
     number: int
     position: int
@@ -36,7 +36,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """A file is cut, or extended by zeros."""
+    """Truncate a file or extend it with zeros."""
 
     number: int
     length: int
@@ -44,7 +44,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class SyncData:
-    """A file's bytes become durable; with `failed` the disk says that they did not, and forgets about them."""
+    """Make a file's bytes durable. With `failed` the sync fails, and the kernel drops the dirty state."""
 
     number: int
     failed: bool = False
@@ -52,7 +52,7 @@ class SyncData:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A name replaces another."""
+    """Replace one name by another."""
 
     source: Path
     target: Path
@@ -60,21 +60,21 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """A name goes."""
+    """Remove a name."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class SyncFolder:
-    """The names in a folder become durable."""
+    """Make the names in a folder durable."""
 
     folder: Path
 
 
 @dataclass(frozen=True, slots=True)
 class MakeFolder:
-    """A folder is there, durably, as `Disk.make_folder` promises."""
+    """Create a folder durably, as `Disk.make_folder` promises."""
 
     folder: Path
 
@@ -83,7 +83,7 @@ Operation = Create | Write | Resize | SyncData | Rename | Remove | SyncFolder | 
 
 
 class Content:
-    """The bytes of one file: as programs see them, as they are durable, and what lies between."""
+    """The bytes of one file: as programs see them, the durable ones, and the pending changes."""
 
     __slots__ = ("durable", "live", "lost", "pending")
 
@@ -102,7 +102,7 @@ class Content:
         self.pending.append(operation)
 
     def sync(self) -> None:
-        """Make all that is pending durable; where it was written anew, what had been lost there matters no more."""
+        """Make all pending changes durable. Newer writes replace the bytes of lost ones at the same positions."""
         for operation in self.pending:
             if isinstance(operation, Write):
                 self.lost = [part for one in self.lost for part in _outside(one, operation)]
@@ -115,7 +115,7 @@ class Content:
         self.pending.clear()
 
     def crashed(self, choice: Randomness, fate: "Fate") -> bytes:
-        """The bytes that a power cut leaves."""
+        """The bytes that a power cut leaves, as `choice` decides."""
         operations = self.lost + self.pending
         if not operations or fate is KEEP_NOTHING:
             return bytes(self.durable)
@@ -130,7 +130,7 @@ class Content:
                 lengths.append(max(lengths[-1], operation.position + len(operation.data)))
                 for piece in _pages(operation):
                     pieces.setdefault(piece.position // PAGE_BYTES, []).append(piece)
-        # Without metadata on its way the length is known; otherwise any of them may have been the last to arrive.
+        # Without a pending change of size the length is certain; otherwise any of them may be the last that arrived.
         length = lengths[choice.below(len(lengths))]
         left = bytearray(max(lengths))
         left[: len(self.durable)] = self.durable
@@ -142,7 +142,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of bytes and names that were not synced."""
+    """The treatment of bytes and names that were not synced."""
 
     torn_pages: bool = True
     """A page may arrive in part: some of its sectors, up to any byte."""
@@ -163,10 +163,10 @@ class Folder:
     live: dict[str, int] = field(default_factory=dict)
     durable: dict[str, int] = field(default_factory=dict)
     pending: list[tuple[str, str, int]] = field(default_factory=list)
-    """(name that goes or "", name that comes or "", file number)."""
+    """(name removed or "", name added or "", file number)."""
 
     def change(self, gone: str, come: str, number: int) -> None:
-        """Remove one name and give another, in one step, not durably."""
+        """Remove one name and add another, in one step, not durably."""
         _rename(self.live, gone, come, number)
         self.pending.append((gone, come, number))
 
@@ -176,7 +176,7 @@ class Folder:
         self.pending.clear()
 
     def crashed(self, choice: Randomness, fate: Fate) -> dict[str, int]:
-        """The names that a power cut leaves."""
+        """The names that a power cut leaves, as `choice` decides."""
         if fate is KEEP_EVERYTHING:
             return dict(self.live)
         left = dict(self.durable)
@@ -201,7 +201,7 @@ class DiskImage:
         self.files_made = 0
 
     def apply(self, operation: Operation) -> None:
-        """Let one thing happen; it was checked before, or recorded where it worked."""
+        """Apply one operation; the caller has checked it, or recorded it where it succeeded."""
         if isinstance(operation, Write | Resize):
             self.contents[operation.number].change(operation)
         elif isinstance(operation, SyncData):
@@ -230,7 +230,7 @@ class DiskImage:
             folder.change(operation.path.name, "", folder.live[operation.path.name])
 
     def crashed(self, choice: Randomness, fate: Fate) -> "DiskImage":
-        """A new image with what a power cut now would leave."""
+        """A new image of the disk after a power cut now."""
         left = DiskImage()
         left.files_made = self.files_made
         for path, folder in self.folders.items():
@@ -247,12 +247,12 @@ class DiskImage:
         return None if folder is None else folder.live.get(path.name)
 
     def used_bytes(self) -> int:
-        """The sizes of all files with a name."""
+        """The total size of all files with a name."""
         return sum(len(self.contents[number].live) for one in self.folders.values() for number in one.live.values())
 
 
 def _outside(lost: Write | Resize, newer: Write) -> Iterator[Write | Resize]:
-    """What of a lost write lies outside a newer one."""
+    """The parts of a lost write outside a newer one."""
     if isinstance(lost, Resize):
         yield lost
         return
@@ -284,7 +284,7 @@ def _rename(names: dict[str, int], gone: str, come: str, number: int) -> None:
 
 
 def _pages(write: Write) -> Iterator[Write]:
-    """A write cut where pages begin."""
+    """A write split at page boundaries."""
     position, end = write.position, write.position + len(write.data)
     while position < end:
         stop = min(end, (position // PAGE_BYTES + 1) * PAGE_BYTES)
@@ -293,7 +293,7 @@ def _pages(write: Write) -> Iterator[Write]:
 
 
 def _arrived(pieces: list[Write], choice: Randomness, fate: Fate) -> Iterator[Write]:
-    """Which of a page's successive changes arrived: the first few, and perhaps a part of the next."""
+    """The changes of a page that arrived: the first few, and perhaps a part of the next."""
     count = choice.below(len(pieces) + 1)
     yield from pieces[:count]
     if count < len(pieces) and fate.torn_pages and choice.below(2):

@@ -1,9 +1,8 @@
-"""A disk with faults on demand, around any other: full, failing, lying, flipping bits.
+"""A disk with injected faults, around any other disk: full, failing, lying, flipping bits.
 
-disk = FaultyDisk(MemoryDisk())
-disk.fail_sync()                     # the next sync says EIO, and what was written is not to be trusted any more
-disk.full_after(10_000)              # so many more bytes, then a short write and ENOSPC
-disk.lose_syncs = True               # syncs answer at once and do nothing
+* `fail_sync()`: the next sync fails with EIO, and the written bytes are lost.
+* `full_after(10_000)`: 10,000 more bytes, then a short write and ENOSPC.
+* `lose_syncs = True`: syncs answer at once and do nothing.
 """
 
 import errno
@@ -26,14 +25,14 @@ class FaultyFile:
     """A file of a `FaultyDisk`."""
 
     def __init__(self, disk: "FaultyDisk", file: File, path: Path) -> None:
-        """Wrap `file`; `disk` says what goes wrong."""
+        """Wrap `file`; `disk` decides the faults."""
         self.path = path
         """Its name now; renaming changes it."""
         self._disk = disk
         self._file = file
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> int:
-        """Write all buffers, or as many bytes as the disk still takes before it fails."""
+        """Write all buffers, or the bytes that the disk still takes before it fails."""
         length = sum(map(len, buffers))
         allowed, error = self._disk.spend(length)
         if allowed < length:
@@ -44,14 +43,14 @@ class FaultyFile:
         return self._file.write(position, buffers)
 
     def read(self, position: int, length: int) -> bytes:
-        """Read; bits that were flipped on the way from the disk are."""
+        """Read, with the flipped bits of this file."""
         return self._disk.flipped(self.path, position, self._file.read(position, length))
 
     def read_ahead(self, position: int, length: int) -> None:
-        """Nothing is gained by it here."""
+        """Do nothing: it has no effect here."""
 
     def sync_data(self) -> None:
-        """Make everything durable, or fail, or only say so."""
+        """Sync, fail, or succeed without syncing, as the disk decides."""
         error = self._disk.next_sync_error()
         if error:
             if isinstance(self._file, MemoryFile):
@@ -66,7 +65,7 @@ class FaultyFile:
         return self._file.size_bytes()
 
     def allocate(self, length: int) -> None:
-        """Reserve space, or fail when the disk takes so many bytes no more."""
+        """Reserve space, or fail when the disk has too little left."""
         grown = max(0, length - self._file.size_bytes())
         allowed, error = self._disk.spend(grown)
         if allowed < grown:
@@ -74,31 +73,31 @@ class FaultyFile:
         self._file.allocate(length)
 
     def truncate(self, length: int) -> None:
-        """Cut or zero-extend the file."""
+        """Truncate or zero-extend the file."""
         self._file.truncate(length)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Release the file."""
         self._file.close()
 
 
 class FaultyDisk:
-    """Any disk, with faults that are switched on by hand. Without them it behaves as the disk inside."""
+    """Any disk, with faults that tests inject. Without faults it behaves as the disk inside."""
 
     def __init__(self, disk: Disk) -> None:
-        """Wrap `disk`; no fault is on."""
+        """Wrap `disk`, without faults."""
         self.inner = disk
         self.lose_syncs = False
-        """Syncs of files do nothing and say that they did."""
+        """Syncs of files do nothing and report success."""
         self.lose_folder_syncs = False
-        """Syncs of folders do nothing and say that they did."""
+        """Syncs of folders do nothing and report success."""
         self.gate = threading.Event()
-        """Syncs of files wait while this is cleared: a slow disk."""
+        """Syncs of files wait while this event is cleared: a slow disk."""
         self.gate.set()
         self.syncs = 0
-        """How many syncs of files were asked for."""
+        """The number of requested syncs of files."""
         self.open_error = 0
-        """Everything that needs a descriptor is refused with this error, such as errno.EMFILE; 0 = there are some."""
+        """Every operation that needs a descriptor fails with this error, such as errno.EMFILE; 0 = none does."""
         self._mutex = threading.Lock()
         self._sync_errors: list[int] = []
         self._remove_errors: list[int] = []
@@ -108,22 +107,22 @@ class FaultyDisk:
         self._files: weakref.WeakSet[FaultyFile] = weakref.WeakSet()
 
     def fail_sync(self, *, times: int = 1, after: int = 0, error: int = errno.EIO) -> None:
-        """Let syncs of files fail: the next `times` behind the next `after` good ones."""
+        """Let syncs of files fail: the next `times` after `after` successful ones."""
         with self._mutex:
             self._sync_errors += [0] * after + [error] * times
 
     def fail_remove(self, *, times: int = 1, after: int = 0, error: int = errno.EIO) -> None:
-        """Let removals of names fail: the next `times` behind the next `after` good ones."""
+        """Let removals of names fail: the next `times` after `after` successful ones."""
         with self._mutex:
             self._remove_errors += [0] * after + [error] * times
 
     def full_after(self, length: int, *, error: int = errno.ENOSPC) -> None:
-        """Take so many more bytes, then fail; the write that crosses the limit is a short one."""
+        """Take `length` more bytes, then fail; the write that crosses the limit is a short one."""
         with self._mutex:
             self._bytes_left, self._write_error = length, error
 
     def heal(self) -> None:
-        """Take bytes and syncs again; what was lost stays lost."""
+        """Accept bytes and syncs again; lost bytes stay lost."""
         with self._mutex:
             self._bytes_left = UNLIMITED
             self._sync_errors.clear()
@@ -139,12 +138,12 @@ class FaultyDisk:
         return self.inner.read_files_max
 
     def flip_bit(self, path: Path, position: int, bit: int = 0) -> None:
-        """Let every read of this byte of a file come back with one bit changed."""
+        """Let every read of this byte of a file return it with one bit changed."""
         with self._mutex:
             self._flips.setdefault(path, []).append((position, 1 << bit))
 
     def crashed(self, choice: Randomness, fate: Fate = USUAL_FATE) -> MemoryDisk:
-        """What a power cut now would leave; the disk inside is a `MemoryDisk`."""
+        """The disk after a power cut now; the disk inside must be a `MemoryDisk`."""
         if not isinstance(self.inner, MemoryDisk):
             raise TypeError("only a MemoryDisk knows what a power cut leaves")
         return self.inner.crashed(choice, fate)
@@ -183,7 +182,7 @@ class FaultyDisk:
         self.inner.remove(path)
 
     def sync_directory(self, folder: Path) -> None:
-        """Make names durable, or only say so."""
+        """Make names durable, or succeed without doing so."""
         if not self.lose_folder_syncs:
             self.inner.sync_directory(folder)
 
@@ -193,9 +192,13 @@ class FaultyDisk:
         return self.inner.lock(folder)
 
     def free_bytes(self, folder: Path) -> int:
-        """How much can still be written: the smaller of what the disk has and what the fault allows."""
+        """The bytes that can still be written: the smaller of the disk's free space and the fault's limit."""
         free = self.inner.free_bytes(folder)
         return min(free, self._bytes_left) if self._write_error == errno.ENOSPC else free
+
+    def inode(self, path: Path) -> tuple[int, int] | None:
+        """Which file or folder a path leads to."""
+        return self.inner.inode(path)
 
     def _need_descriptor(self, path: Path) -> None:
         if self.open_error:
@@ -203,7 +206,7 @@ class FaultyDisk:
                 raise _fault(self.open_error, path)
 
     def spend(self, length: int) -> tuple[int, int]:
-        """How many of so many bytes the disk takes, and the error for the rest."""
+        """The number of these bytes that the disk takes, and the error for the rest."""
         with self._mutex:
             allowed = min(length, self._bytes_left)
             if self._bytes_left < UNLIMITED:
@@ -217,7 +220,7 @@ class FaultyDisk:
             return self._sync_errors.pop(0) if self._sync_errors else 0
 
     def flipped(self, path: Path, position: int, data: bytes) -> bytes:
-        """What arrives when `data` is read from `position` of a file."""
+        """`data`, read from `position` of a file, with the flipped bits."""
         flips = self._flips.get(path)
         if not flips:
             return data

@@ -1,8 +1,8 @@
-"""A disk in memory that knows what a power cut would leave of it.
+"""A disk in memory that can show its state after a power cut.
 
 disk = MemoryDisk(record=True)
-...                                              # let a store work on it
-after = disk.crashed(Randomness(7))              # a disk as the machine finds it when the power is back
+...                                      # let a store work on it
+after = disk.crashed(Randomness(7))      # the disk after the power cut
 """
 
 import errno
@@ -45,11 +45,11 @@ class MemoryFile:
 
     @property
     def number(self) -> int:
-        """Which file of the disk this is, whatever its name."""
+        """The number of the file on its disk, independent of its name."""
         return self._number
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> int:
-        """Write all buffers, one after another; when space ends, what still fits is written before the error."""
+        """Write all buffers, one after another; on a full disk, the part that fits is written before the error."""
         self._check(writing=True)
         data = b"".join(buffers)
         room = self._disk.room_for(self._number, position + len(data))
@@ -65,7 +65,7 @@ class MemoryFile:
         return self._disk.read(self._number, position, length)
 
     def read_ahead(self, position: int, length: int) -> None:
-        """Nothing is gained by it here."""
+        """Do nothing: it has no effect here."""
 
     def sync_data(self) -> None:
         """Make everything written so far durable."""
@@ -73,7 +73,7 @@ class MemoryFile:
         self._disk.do(SyncData(self._number))
 
     def sync_failed(self) -> None:
-        """What a failing device does: nothing becomes durable, and later syncs do not make up for it."""
+        """Act as a failing device: nothing becomes durable, and later syncs do not write the lost bytes."""
         self._disk.do(SyncData(self._number, failed=True))
 
     def size_bytes(self) -> int:
@@ -90,12 +90,12 @@ class MemoryFile:
             self._disk.do(Resize(self._number, length))
 
     def truncate(self, length: int) -> None:
-        """Cut or zero-extend the file."""
+        """Truncate or zero-extend the file."""
         self._check(writing=True)
         self._disk.do(Resize(self._number, length))
 
     def close(self) -> None:
-        """Give the file back; a second call does nothing."""
+        """Release the file; a second call does nothing."""
         self._closed = True
 
     def _check(self, *, writing: bool = False) -> None:
@@ -110,7 +110,7 @@ class MemoryDisk:
     """So that a store that reads two segments by turns opens and closes a file each time."""
 
     def __init__(self, *, capacity_bytes: int = 1 << 40, record: bool = False, image: DiskImage | None = None) -> None:
-        """A disk with room for `capacity_bytes`; with `record` everything that happens to it is in `operations`."""
+        """A disk of `capacity_bytes`; with `record` every operation is kept in `operations`."""
         self.capacity_bytes = capacity_bytes
         self.operations: list[Operation] = []
         self.image = image if image is not None else DiskImage()
@@ -127,7 +127,7 @@ class MemoryDisk:
         return cls(image=image)
 
     def crashed(self, choice: Randomness, fate: Fate = USUAL_FATE, *, record: bool = False) -> "MemoryDisk":
-        """Another disk with what a power cut now would leave of this one; `choice` decides what arrived unsynced."""
+        """Another disk, as a power cut now would leave this one; `choice` decides which unsynced changes arrived."""
         with self._mutex:
             return MemoryDisk(
                 capacity_bytes=self.capacity_bytes, record=record, image=self.image.crashed(choice, fate)
@@ -186,7 +186,7 @@ class MemoryDisk:
             self.do(SyncFolder(folder))
 
     def lock(self, folder: Path) -> ExitStack:
-        """Take the folder. Errors: Conflict when somebody holds it."""
+        """Take the folder. Errors: Conflict when another holder has it."""
         with self._mutex:
             if folder not in self.image.folders:
                 raise _missing(folder)
@@ -198,12 +198,19 @@ class MemoryDisk:
         return held
 
     def free_bytes(self, folder: Path) -> int:
-        """How much can still be written."""
+        """The bytes that can still be written."""
         with self._mutex:
             return max(0, self.capacity_bytes - self.image.used_bytes())
 
+    def inode(self, path: Path) -> tuple[int, int] | None:
+        """Which file or folder a path leads to; a disk after a crash is another device."""
+        with self._mutex:
+            folder, number = self.image.folders.get(path), self.image.number_of(path)
+            found = id(folder) if folder is not None else number
+            return None if found is None else (id(self.image), found)
+
     def do(self, operation: Operation) -> None:
-        """Let one thing happen, and record it if so wished."""
+        """Apply one operation, and record it if requested."""
         with self._mutex:
             self.image.apply(operation)
             if self._record:
@@ -220,7 +227,7 @@ class MemoryDisk:
             return len(self.image.contents[number].live)
 
     def room_for(self, number: int, length: int) -> int:
-        """Up to which size, `length` at most, a file can grow now."""
+        """The size, `length` at most, to which a file can grow now."""
         with self._mutex:
             size = len(self.image.contents[number].live)
             if length <= size:

@@ -1,10 +1,10 @@
-"""Processes of ours without the second that their imports take: forked from one that has imported everything.
+"""Fork our processes from one that has imported all modules, which saves a second of imports each.
 
     python -m ortoo.testing.forks.fork_server DESCRIPTOR MODULE...
 
-A forked process has its own number, signals, files, environment and exit code, and runs the module or command as its
-own main program; only the imports are done. It becomes a child of whoever asked, which is a subreaper.
-Tests of the start itself take the real thing: `asyncio.create_subprocess_exec`.
+A forked process has its own number, signals, files, environment and exit code. It runs the module or command as its own
+main program; only the imports are done. It becomes a child of the requesting process, which is a subreaper. Tests of
+the start itself use `asyncio.create_subprocess_exec`.
 """
 
 import atexit
@@ -33,16 +33,16 @@ COMMANDS = {
     "ortoo": "ortoo.cli.app",
     **{f"ortoo-{role}": f"ortoo.{role}.__main__" for role in ("namesrv", "enode", "snode")},
 }
-"""Each command to the module with its `main`."""
+"""Commands and the module whose `main` each one runs."""
 OURS = ("ortoo.", "tests.")
 REQUEST_BYTES_MAX = 1 << 20
 
 
 class ForkServer:
-    """The asking side. One for a process that tests, and for what is imported before a fork."""
+    """The client side: one for a test process and a list of preloaded modules."""
 
     def __init__(self, preloaded: Sequence[str] = PRELOADED) -> None:
-        """Start the server; it imports these modules while others go on."""
+        """Start the server, which imports `preloaded` in the background."""
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-m", "ortoo.testing.forks.fork_server", str(theirs.fileno()), *preloaded]
@@ -52,15 +52,15 @@ class ForkServer:
         self._one_at_a_time = threading.Lock()
 
     def takes(self, words: Sequence[str]) -> bool:
-        """Whether this is a command that can be forked."""
+        """Whether `words` is a command that can be forked."""
         return words[0] in COMMANDS or (
             len(words) > 2 and words[0] == sys.executable and words[1] == "-m" and words[2].startswith(OURS)
         )
 
     def fork(self, words: Sequence[str], environ: Mapping[str, str], files: Sequence[int]) -> int:
-        """Run a command with these standard files; the number of its process, which is this one's child."""
+        """Fork a command with these standard files; the number of its process, which is a child of this one."""
         request = json.dumps({"words": list(words), "environ": dict(environ), "folder": os.getcwd()}).encode()
-        with self._one_at_a_time:  # answers do not say whose they are
+        with self._one_at_a_time:  # answers do not name their request
             socket.send_fds(self._socket, [request], list(files))
             answer = self._socket.recv(32)
         if not answer:
@@ -68,13 +68,13 @@ class ForkServer:
         return int(answer)
 
     def close(self) -> None:
-        """End the server; what it forked goes on."""
+        """End the server; processes that it forked keep running."""
         self._socket.close()
         self._server.wait()
 
 
 def serve(link: socket.socket) -> dict[str, Any]:
-    """Fork for each request; returns, in a forked process, what it is to do. Ends with whoever asks."""
+    """Fork for each request; returns the request in the forked process. Ends when the client closes the link."""
     while True:
         data, files, _, _ = socket.recv_fds(link, REQUEST_BYTES_MAX, 3)
         if not data:
@@ -83,7 +83,7 @@ def serve(link: socket.socket) -> dict[str, Any]:
         between = os.fork()
         if between:
             os.waitpid(between, 0)
-            # Not before: until it has ended its child is not that of whoever asked, who may wait for it at once.
+            # The child is reparented to the client only when `between` has ended. The client may wait for it at once.
             link.send(os.read(told, 32))
             for descriptor in (*files, told, tell):
                 os.close(descriptor)
@@ -91,7 +91,7 @@ def serve(link: socket.socket) -> dict[str, Any]:
         child = os.fork()
         if child:
             os.write(tell, str(child).encode())
-            os._exit(0)  # so that the child gets another parent
+            os._exit(0)  # so that the client becomes the child's parent
         os.close(told)
         os.close(tell)
         link.close()
@@ -103,7 +103,7 @@ def serve(link: socket.socket) -> dict[str, Any]:
 
 
 def end(code: int) -> None:
-    """End as Python does, less the taking apart of each module: of memory that is shared, that copies every page."""
+    """End as Python does, but keep the modules: taking them apart would copy every shared page."""
     threading._shutdown()  # type: ignore[attr-defined]  # joins threads
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -122,18 +122,18 @@ def become(words: Sequence[str], environ: Mapping[str, str], folder: str) -> Non
         sys.argv = list(words)
         sys.exit(importlib.import_module(COMMANDS[words[0]]).main())
     sys.argv = list(words[2:])
-    sys.path[0] = os.getcwd()  # as for any `python -m`; the server's own is where it was started
-    sys.modules.pop(f"{words[2]}.__main__", None)  # its imports are done; it itself is run
+    sys.path[0] = os.getcwd()  # as for any `python -m`; the server has the folder of its own start
+    sys.modules.pop(f"{words[2]}.__main__", None)  # its imports are done, but it runs again as the main program
     runpy.run_module(words[2], run_name="__main__", alter_sys=True)
 
 
 def main() -> None:
-    """Import what is to be forked, and serve."""
+    """Import the modules to preload, and serve."""
     link = socket.socket(fileno=int(sys.argv[1]))
     gc.disable()
     for module in sys.argv[2:]:
         importlib.import_module(module)
-    gc.freeze()  # what was imported is never garbage, and its memory stays shared
+    gc.freeze()  # imported modules are never garbage, and their memory stays shared
     gc.enable()
     request = serve(link)
     code: Any = 0
@@ -142,7 +142,7 @@ def main() -> None:
     except SystemExit as ended:
         code = ended.code or 0
         if not isinstance(code, int):
-            raise  # it is said on standard error
+            raise  # Python prints it on standard error
     end(code)
 
 

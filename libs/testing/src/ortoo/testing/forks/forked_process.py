@@ -1,4 +1,4 @@
-"""A process that was forked, as asyncio shows those that it starts."""
+"""A forked process with the interface of asyncio's subprocesses."""
 
 import asyncio
 import os
@@ -9,16 +9,16 @@ from typing import Any
 from ortoo.testing.forks.fork_server import ForkServer
 
 LINE_BYTES_MAX = 64 << 20
-"""The longest line that a process may say, and that is read as one."""
+"""The longest line of output that is read as one."""
 UNREAD_S = 0.5
-"""So long what a process said last waits for a reader, after its end."""
+"""The time that unread output waits for a reader after the process ended."""
 
 
 class ForkedProcess:
-    """A forked process, as `asyncio.subprocess.Process` shows one."""
+    """A forked process with the interface of `asyncio.subprocess.Process`."""
 
     def __init__(self, pid: int) -> None:
-        """It runs."""
+        """Wrap a running process."""
         self.pid = pid
         self.returncode: int | None = None
         self.stdin: int | None = None
@@ -31,7 +31,7 @@ class ForkedProcess:
         self._loop.add_reader(self._descriptor, self._reap)
 
     def send_signal(self, number: int) -> None:
-        """Send a signal; nothing happens when it has ended."""
+        """Send a signal; does nothing when the process has ended."""
         if self.returncode is None:
             os.kill(self.pid, number)
 
@@ -44,7 +44,7 @@ class ForkedProcess:
         self.send_signal(signal.SIGTERM)
 
     async def wait(self) -> int:
-        """Wait until it has ended; its exit code, or minus the signal."""
+        """Wait until it has ended; its exit code, or minus the signal number."""
         await self._ended.wait()
         for pipe in self._pipes:
             await pipe.close_soon()
@@ -52,7 +52,7 @@ class ForkedProcess:
         return self.returncode
 
     async def communicate(self, given: bytes | None = None) -> tuple[bytes, bytes]:
-        """Give it its standard input, and read all that it says until it ends."""
+        """Write its standard input, and read its output until it ends."""
         if self.stdin is not None:
             await asyncio.to_thread(_write_all, self.stdin, given or b"")
             self.stdin = None
@@ -61,7 +61,7 @@ class ForkedProcess:
         return said[0], said[1]
 
     async def reading(self, descriptor: int) -> asyncio.StreamReader:
-        """What comes out of a pipe from it."""
+        """A reader of a pipe from the process."""
         reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
         pipe = _Pipe(reader)
         self._pipes.append(pipe)
@@ -78,7 +78,7 @@ class ForkedProcess:
 async def forked(
     server: ForkServer, *words: str, env: Mapping[str, str], stdin: int, stdout: int, stderr: Any
 ) -> ForkedProcess:
-    """As `asyncio.create_subprocess_exec`, of a command that `server` takes."""
+    """Like `asyncio.create_subprocess_exec`, for a command that `server` takes."""
     ours: list[int] = []
     theirs: list[int] = []
     for number, chosen in enumerate((stdin, stdout, stderr)):
@@ -102,7 +102,7 @@ async def forked(
 
 
 class _Pipe(asyncio.StreamReaderProtocol):
-    """What reads a pipe, and knows when it is closed."""
+    """Reads a pipe, and records when it is closed."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         super().__init__(reader)
@@ -118,7 +118,7 @@ class _Pipe(asyncio.StreamReaderProtocol):
         super().connection_lost(exc)
 
     async def close_soon(self) -> None:
-        """Wait until all is read; a pipe that nobody reads any more is closed."""
+        """Wait until all is read; a pipe without a reader is closed after `UNREAD_S`."""
         try:
             async with asyncio.timeout(UNREAD_S):
                 await self._is_closed.wait()

@@ -1,4 +1,4 @@
-"""Control groups of the kernel that limit the memory of a process, as a container does."""
+"""Control groups of the kernel, which limit the memory of a process as a container does."""
 
 import contextlib
 import os
@@ -7,12 +7,12 @@ from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
 LIMITS = (("memory", "memory.limit_in_bytes"), ("", "memory.max"))
-"""Of version 1 and of version 2: where groups are made, and the file of their limit."""
+"""For versions 1 and 2: the folder of the groups, and the file of their limit."""
 
 
 @contextlib.contextmanager
 def memory_group(name: str, limit_bytes: int) -> Iterator[Path | None]:
-    """A group of this name for the block; None where this process may make none. No process may be left in it."""
+    """A group of this name for the block; None without permission. At the end it must have no process."""
     group = _made(f"ortoo-{os.getpid()}-{name}", limit_bytes)
     try:
         yield group

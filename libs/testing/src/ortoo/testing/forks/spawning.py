@@ -1,4 +1,4 @@
-"""How processes of ours are started: for real, or within `forking` from a process that has imported everything."""
+"""Start our processes: by exec, or within `forking` from a process that has imported all modules."""
 
 import asyncio
 import contextlib
@@ -11,13 +11,13 @@ from ortoo.testing.forks.forked_process import ForkedProcess, forked
 
 Spawned = asyncio.subprocess.Process | ForkedProcess
 _servers: dict[tuple[str, ...], ForkServer] = {}
-"""By what they have imported."""
+"""Fork servers by the modules that they have imported."""
 _wanted: list[bool] = [False]
 
 
 @contextlib.contextmanager
 def forking(*, wanted: bool = True) -> Iterator[None]:
-    """Fork what can be forked within the block, or do not: a test of the start itself wants the real thing."""
+    """Fork where possible within the block. With `wanted=False` use exec, for tests of the start itself."""
     before, _wanted[0] = _wanted[0], wanted
     try:
         yield
@@ -34,7 +34,7 @@ def end_server() -> None:
 async def spawn(
     *words: str, env: Mapping[str, str], stdin: int, stdout: int, stderr: Any, preloaded: Sequence[str] = PRELOADED
 ) -> Spawned:
-    """As `asyncio.create_subprocess_exec`; what is forked has imported `preloaded` before."""
+    """Like `asyncio.create_subprocess_exec`; a forked process has imported `preloaded`."""
     if _wanted[0]:
         server = _servers.get(tuple(preloaded))
         if server is None:

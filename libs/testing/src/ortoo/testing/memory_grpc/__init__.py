@@ -1,14 +1,14 @@
 """gRPC in memory: grpc.aio's calls and handlers, between the nodes of one event loop, without sockets and threads.
 
-Enters: servicers and stubs as generated, and a `Network` that says who reaches whom, how long a packet takes, and
-breaks connections. Leaves: `MemoryTransport`, a `Transport` of `ortoo.common.grpc.transport`, and `Node`, whose kill
-ends its half of every conversation. Messages travel serialised. The order of everything follows from the loop and the
-network alone: the same answers, the same run.
+Enters: generated servicers and stubs, and a `Network` that decides reachability and delays, and breaks connections.
+Leaves: `MemoryTransport`, a `Transport` of `ortoo.common.grpc.transport`, and `Node`, whose kill ends its half of every
+conversation. Messages travel serialised. The order of events depends on the loop and the network alone: the same
+answers give the same run.
 
-The classes of calls are grpc.aio's own, with their habits; what is written anew is the core below them and the whole
-server. `tests/conformance` holds the two against each other, and docs/testing/memory-grpc.md says where they differ.
+The classes of calls are grpc.aio's own, with their behaviour. The core below them and the whole server are
+reimplemented. `tests/conformance` compares the two, and docs/testing/memory-grpc.md lists the differences.
 
-Tests and benchmarks import it, and simulations are built on it; production never does.
+For tests, benchmarks and simulations; production never imports it.
 """
 
 from ortoo.testing.memory_grpc.connection import Connection

@@ -1,4 +1,4 @@
-"""What both ends of a call have in common: messages that came and are not read, and how much may be written."""
+"""The part that both ends of a call share: received messages that are not read yet, and the write window."""
 
 import asyncio
 from collections import deque
@@ -12,29 +12,29 @@ from ortoo.testing.memory_grpc.packet import Packet, failed_batch
 T = TypeVar("T")
 
 RECEIVE_BYTES_MAX = 4 << 20
-"""What grpc takes for the largest message that may come, unless an option says otherwise."""
+"""grpc's default for the largest message to receive."""
 
 
 class Limits:
-    """What the options of a channel or a server say, as far as it matters in memory."""
+    """The options of a channel or a server that matter in memory."""
 
     def __init__(self, options: Sequence[tuple[str, object]], window_bytes: int) -> None:
-        """Of an option that comes twice the last one counts, as in grpc."""
+        """If an option is given twice, the last value counts, as in grpc."""
         self._given = dict(options)
         self.window_bytes = window_bytes
-        """How much of what is written in one direction of a call may be unread before the writer waits."""
+        """The unread bytes in one direction of a call above which the writer waits."""
         self.send_bytes_max = self.number("grpc.max_send_message_length", -1)
         self.receive_bytes_max = self.number("grpc.max_receive_message_length", RECEIVE_BYTES_MAX)
 
     def number(self, name: str, default: int) -> int:
-        """An option that is a number."""
+        """The value of an integer option."""
         value = self._given.get(name, default)
         assert isinstance(value, int), f"{name} must be a number and is {value!r}"
         return value
 
     @property
     def keepalive_s(self) -> float | None:
-        """After how much silence an end gives a connection up; None without keepalive."""
+        """The silence after which an end closes a connection; None without keepalive."""
         interval_ms = self.number("grpc.keepalive_time_ms", 0)
         return (interval_ms + self.number("grpc.keepalive_timeout_ms", 20_000)) / 1000 if interval_ms else None
 
@@ -42,7 +42,7 @@ class Limits:
 class CallEnd:
     """Reads and writes one call. As in grpc's core one read and one write may wait at a time.
 
-    A message travels at once, but its write is finished when no more than a window of what was written is unread.
+    A message is sent at once, but its write finishes only when the unread bytes fit the window.
     """
 
     def __init__(self, endpoint: Endpoint, limits: Limits, method: str, *, at_server: bool) -> None:
@@ -58,15 +58,15 @@ class CallEnd:
         self._reading: asyncio.Future[bytes | None] | None = None
         self._writing: asyncio.Future[bool] | None = None
         self._all_came = False
-        """The other end sends no more messages."""
+        """The other end sends no further messages."""
         self._is_shut = False
-        """Nothing can be written, and nothing comes."""
+        """Nothing can be written or received."""
 
     async def receive(self) -> bytes | None:
         """The next message; None when there will be none.
 
-        A second read beside one that waits gets None at once, and so does every read after one whose task was
-        cancelled at the server: grpc's core still has that one, and gives it the next message.
+        A second read beside a waiting one gets None at once. So does every read after one whose task was cancelled at
+        the server. As in grpc's core, the cancelled read still gets the next message.
         """
         if self._reading is not None:
             return None
@@ -90,7 +90,7 @@ class CallEnd:
         return message
 
     async def send(self, packet: Packet) -> None:
-        """Send a message and what goes with it. Errors: ExecuteBatchError when the call cannot take it."""
+        """Send a message and its metadata. Errors: ExecuteBatchError when the call cannot take it."""
         assert packet.message is not None
         size = len(packet.message)
         if self._is_shut or self._stream is None:
@@ -113,7 +113,7 @@ class CallEnd:
             raise failed_batch("the call ended before the message was taken")
 
     def say(self, packet: Packet) -> None:
-        """Send something without a message, as long as the call is there."""
+        """Send a packet without a message, while the call is open."""
         if self._stream is not None:
             self._stream.say(packet, to_server=not self._at_server)
 
@@ -126,7 +126,7 @@ class CallEnd:
         self._serve_reader()
 
     def _serve_reader(self) -> None:
-        """Give the next message to the read that waits, whether its task still does or not."""
+        """Give the next message to the waiting read, even if its task no longer waits."""
         if self._reading is not None:
             reading, self._reading = self._reading, None
             _resolve(reading, self._take())
@@ -141,7 +141,7 @@ class CallEnd:
         self._serve_reader()
 
     def _shut(self, *, lose_unread: bool) -> None:
-        """End both directions: who waits is woken."""
+        """End both directions and wake waiting reads and writes."""
         if lose_unread:
             self._unread.clear()
         self._is_shut = True
@@ -158,7 +158,7 @@ class CallEnd:
         raise NotImplementedError
 
     def _everything_read(self) -> None:
-        """All messages were read, and no more will come."""
+        """Called when all messages were read and no further ones will come."""
 
     def _is_too_large(self, verb: str, size: int, limit: int) -> bool:
         if not 0 <= limit < size:
@@ -168,7 +168,7 @@ class CallEnd:
         return True
 
     def _count_read(self, size_bytes: int) -> None:
-        """Tell the writer, but not of every small message."""
+        """Report read bytes to the writer, but not for every small message."""
         self._read_bytes += size_bytes
         if self._read_bytes * 2 >= self._limits.window_bytes and not self._is_shut:
             self.say(Packet(self.method, read_bytes=self._read_bytes))
@@ -176,7 +176,7 @@ class CallEnd:
 
 
 def as_bytes(message: object) -> bytes:
-    """A message that was serialised; none is an empty one, as in grpc. Errors: TypeError."""
+    """A serialised message; None becomes an empty one, as in grpc. Errors: TypeError."""
     if message is None:
         return b""
     if not isinstance(message, bytes):

@@ -24,24 +24,24 @@ SILENT = "connection attempt timed out before receiving SETTINGS frame"
 
 
 class Dialer(Protocol):
-    """Who connects channels with servers."""
+    """Connects channels with servers."""
 
     def answers_in_s(self, source: Endpoint, address: str) -> float | None:
-        """When it is known whether a server is there; None when it never is. Errors: ConnectionRefusedError."""
+        """Seconds until the server's answer is known; None if it never is. Errors: ConnectionRefusedError."""
 
     def connect(self, address: str, client: Side) -> Connection:
-        """A connection, now. Errors: ConnectionRefusedError."""
+        """Connect at once. Errors: ConnectionRefusedError."""
 
 
 class CoreChannel:
-    """What stands in for the core below grpc.aio's channel: one connection at a time, made anew when it broke.
+    """Replaces the core below grpc.aio's channel: one connection at a time, made again after it broke.
 
-    An attempt that fails fails the calls that wait, but for those that wait until the channel is ready, and is
-    repeated after a back-off without chance; calls made meanwhile fail at once.
+    A failed attempt fails the waiting calls, except those that wait until the channel is ready. It is repeated after a
+    back-off without jitter. Calls made meanwhile fail at once.
     """
 
     def __init__(self, dialer: Dialer, address: str, options: Sequence[tuple[str, object]], window_bytes: int) -> None:
-        """Connects by itself with the first call."""
+        """Connects at the first call."""
         self.endpoint = Endpoint.here()
         self.loop = self.endpoint.loop
         self._dialer = dialer
@@ -60,12 +60,12 @@ class CoreChannel:
         if self.endpoint.node is not None:
             self.endpoint.node.when_killed(self._killed)
 
-    # What grpc.aio's channel calls.
+    # Called by grpc.aio's channel.
 
     def call(
         self, method: bytes, deadline: float | None, credentials: object, wait_for_ready: bool | None, handle: int = 0
     ) -> CoreCall:
-        """A call whose deadline is on the loop's clock. Errors: UsageError."""
+        """Create a call whose deadline is on the loop's clock. Errors: UsageError."""
         if self._is_closed:
             raise cygrpc.UsageError("Channel is closed.")
         if credentials is not None:
@@ -77,14 +77,14 @@ class CoreChannel:
         return 0
 
     def check_connectivity_state(self, try_to_connect: bool) -> int:
-        """The number of the state; leaves IDLE if it is to."""
+        """The number of the state; with `try_to_connect` it leaves IDLE."""
         if try_to_connect and self._state is State.IDLE:
             self._connect()
         number: int = self._state.value[0]
         return number
 
     async def watch_connectivity_state(self, last_observed: int, deadline: float | None) -> bool:
-        """Return when the state is not the last observed one. Errors: UsageError."""
+        """Return when the state differs from the last observed one. Errors: UsageError."""
         if self._is_closed:
             raise cygrpc.UsageError("Channel is closed.")
         while self._state.value[0] == last_observed:
@@ -94,7 +94,7 @@ class CoreChannel:
         return True
 
     def closing(self) -> None:
-        """Make no more calls."""
+        """Make no further calls."""
         self._is_closed = True
 
     def close(self) -> None:
@@ -112,10 +112,10 @@ class CoreChannel:
         """Whether it is closed, or about to be."""
         return self._is_closed
 
-    # What its calls call.
+    # Called by its calls.
 
     def dispatch(self, call: CoreCall) -> None:
-        """Start the call as soon as there is a connection."""
+        """Start the call when there is a connection."""
         if self._connection is not None:
             call.start(self._connection)
         elif self._state is State.TRANSIENT_FAILURE and not call.waits_for_ready:
@@ -129,7 +129,7 @@ class CoreChannel:
         """The call ended before there was a connection."""
         self._queue.pop(call, None)
 
-    # What its connections call.
+    # Called by its connections.
 
     def connection_lost(self, connection: Connection, details: str) -> None:
         """Be idle until the next call."""
@@ -137,7 +137,7 @@ class CoreChannel:
         self._drop(connection)
 
     def connection_retires(self, connection: Connection) -> None:
-        """The server stops: be idle until the next call, while the open ones go on over the old connection."""
+        """The server stops: be idle until the next call, while open calls continue over the old connection."""
         self._retired[connection] = None
         self._drop(connection)
 
@@ -147,7 +147,7 @@ class CoreChannel:
             self._enter(State.IDLE)
 
     def _connect(self) -> None:
-        """Begin an attempt; a channel that failed stays in that state until one succeeds."""
+        """Begin an attempt; after a failure the state stays until an attempt succeeds."""
         self._begun_s = self.loop.time()
         timeout_s = self._limits.number("grpc.min_reconnect_backoff_ms", CONNECT_TIMEOUT_MS) / 1000
         if self._state is State.IDLE:
@@ -211,10 +211,10 @@ class CoreChannel:
 
 
 class _OpenCalls:
-    """grpc.aio's set of weak references to open calls, with an order, and strong.
+    """grpc.aio's set of weak references to open calls, but ordered and strong.
 
-    A call that its caller forgot is cancelled by the garbage collector there; here it stays open until it ends, for
-    what a collector does when is not the same in every run.
+    There the garbage collector cancels a call that its caller dropped. Here it stays open until it ends, because the
+    moment of a collection differs between runs.
     """
 
     def __init__(self) -> None:
@@ -234,21 +234,21 @@ class _OpenCalls:
 
 
 class _LoopSeconds(float):
-    """A timeout that becomes a deadline on the loop's clock where grpc.aio adds it to the wall clock's time."""
+    """A timeout that becomes a deadline on the loop's clock when grpc.aio adds it to the wall clock's time."""
 
     def __radd__(self, now_s: float) -> float:
         return asyncio.get_running_loop().time() + float(self)
 
 
 class MemoryChannel(Channel):
-    """grpc.aio's channel with another core: calls, interceptors and their habits are the real ones."""
+    """grpc.aio's channel with another core; calls and interceptors are the real ones."""
 
     def __init__(
         self,
         core: CoreChannel,
         interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
     ) -> None:
-        """The real constructor makes a real core and a thread, so that it is not called; this one does the rest."""
+        """Replaces the real constructor, which creates a real core and a thread."""
         kinds = {
             "_unary_unary_interceptors": grpc.aio.UnaryUnaryClientInterceptor,
             "_unary_stream_interceptors": grpc.aio.UnaryStreamClientInterceptor,
@@ -262,7 +262,7 @@ class MemoryChannel(Channel):
         self._active_calls: Any = _OpenCalls()
 
     def __del__(self) -> None:
-        """Stay open: the moment of a garbage collection is not the same in every run."""
+        """Stay open: the moment of a garbage collection differs between runs."""
 
     def unary_unary(self, *how: Any, **options: Any) -> Any:
         """A method with one request and one response."""
@@ -282,7 +282,7 @@ class MemoryChannel(Channel):
 
 
 def _on_loop_time(make: Callable[..., Any], how: tuple[Any, ...], made_with: dict[str, Any]) -> Callable[..., Any]:
-    """The method, made when it is called first: a stub asks for all of a service, and uses a few."""
+    """The method, created at its first call: a stub asks for all of a service and uses a few."""
     method: Callable[..., Any] | None = None
 
     def call(*request: Any, timeout: float | None = None, **options: Any) -> Any:

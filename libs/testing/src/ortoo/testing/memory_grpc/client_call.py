@@ -1,4 +1,4 @@
-"""A call as its caller's side of grpc.aio sees it: what stands in for the core below the Python classes of calls."""
+"""The client side of a call: replaces the core below grpc.aio's Python classes of calls."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -22,21 +22,21 @@ USER_AGENT = ("user-agent", f"grpc-python-asyncio/{grpc.__version__} (in memory)
 
 
 class Dispatcher(Protocol):
-    """Who gives calls a connection."""
+    """Gives connections to calls."""
 
     def dispatch(self, call: "CoreCall") -> None:
-        """Call `start` or `refuse` of it, now or later."""
+        """Call its `start` or `refuse`, now or later."""
 
     def withdraw(self, call: "CoreCall") -> None:
-        """It needs no connection any more."""
+        """The call no longer needs a connection."""
 
 
 class CoreCall(CallEnd):
-    """Has the methods and attributes that grpc.aio's classes of calls use, and their habits.
+    """Has the methods and attributes that grpc.aio's classes of calls use, and their behaviour.
 
-    * The status of a streaming call is not known before all messages are read, unless the connection broke, the
-      deadline passed or the caller cancelled; then what is unread is lost.
-    * A write that the call does not take any more makes its status INTERNAL, whatever it was or will be.
+    * The status of a streaming call is unknown before all messages are read, unless the connection broke, the deadline
+    passed or the caller cancelled. Then unread messages are lost.
+    * A write that the call no longer takes makes its status INTERNAL, even if it has another one.
     """
 
     def __init__(
@@ -51,22 +51,22 @@ class CoreCall(CallEnd):
         """A call that `endpoint` makes; the deadline is on the loop's clock."""
         super().__init__(endpoint, limits, method, at_server=False)
         self.waits_for_ready = wait_for_ready
-        """Whether it waits for a connection as long as it takes."""
+        """Whether it waits for a connection without limit."""
         self._dispatcher = dispatcher
         self._deadline_s = deadline_s
-        self._status: Any = None  # the names of this one and the next are grpc.aio's
+        self._status: Any = None  # this and the next name are grpc.aio's
         self._initial_metadata: Metadata | None = None
         self._is_locally_cancelled = False
         self._done_callbacks: list[Callable[[], object]] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._first: Packet | None = None
         self._ended: Status | None = None
-        """How it ended, which streaming callers know when they have read everything."""
+        """The final status, which streaming callers see when they have read everything."""
         self._shows_status = False
         self._is_complete = False
         self._timer = None if deadline_s is None else endpoint.at(deadline_s, self._expire)
 
-    # What grpc.aio's classes call.
+    # Called by grpc.aio's classes.
 
     def done(self) -> bool:
         """Whether the status is known."""
@@ -89,14 +89,14 @@ class CoreCall(CallEnd):
         return None if self._deadline_s is None else max(0.0, self._deadline_s - self.endpoint.loop.time())
 
     def add_done_callback(self, callback: Callable[[], object]) -> None:
-        """Call when the status is known."""
+        """Call `callback` when the status is known."""
         if self.done():
             callback()
         else:
             self._done_callbacks.append(callback)
 
     def cancel(self, details: str) -> None:
-        """End it from this side. That of a garbage collector is not heard: nobody knows when one comes."""
+        """End it from this side. The garbage collector's cancellation is ignored: its moment differs between runs."""
         if details == _GC_CANCELLATION_DETAILS:
             return
         self._is_locally_cancelled = True
@@ -105,7 +105,7 @@ class CoreCall(CallEnd):
         self._complete()
 
     def set_internal_error(self, error: str) -> None:
-        """Give it the status that grpc.aio gives a call which did not take a message."""
+        """Set the status that grpc.aio gives a call that did not take a message."""
         self._set_status(cygrpc.AioRpcStatus(INTERNAL, "Internal error from Core", (), error))
 
     async def status(self) -> Any:
@@ -114,7 +114,7 @@ class CoreCall(CallEnd):
         return self._status
 
     async def initial_metadata(self) -> Metadata:
-        """The server's first metadata, empty if it ended without."""
+        """The server's initial metadata, empty if the call ended without."""
         await self._until(lambda: self._initial_metadata is not None)
         return self._initial_metadata or ()
 
@@ -126,7 +126,7 @@ class CoreCall(CallEnd):
     async def stream_unary(
         self, metadata: Metadata, metadata_sent: Callable[[], object], context: object = None
     ) -> bytes | None:
-        """Begin, say when messages may be sent, and wait for the status; the answer if it is OK."""
+        """Begin, report when messages may be sent, and wait for the status; the answer if it is OK."""
         self._begin(metadata)
         try:
             await self._until_started()
@@ -139,7 +139,7 @@ class CoreCall(CallEnd):
         return await self._answer()
 
     async def initiate_unary_stream(self, request: bytes | None, metadata: Metadata, context: object = None) -> None:
-        """Send the request and wait for the first metadata."""
+        """Send the request and wait for the initial metadata."""
         self._shows_status = True
         self._begin(metadata, message=as_bytes(request), is_last=True)
         try:
@@ -151,7 +151,7 @@ class CoreCall(CallEnd):
     async def initiate_stream_stream(
         self, metadata: Metadata, metadata_sent: Callable[[], object], context: object = None
     ) -> None:
-        """Begin, say when messages may be sent, and wait for the first metadata."""
+        """Begin, report when messages may be sent, and wait for the initial metadata."""
         self._shows_status = True
         self._begin(metadata)
         try:
@@ -172,14 +172,14 @@ class CoreCall(CallEnd):
         await self.send(Packet(self.method, message=as_bytes(message)))
 
     async def send_receive_close(self) -> None:
-        """Send no more messages; before there is a connection, as soon as there is one."""
+        """Close the sending side, if necessary as soon as there is a connection."""
         await self._until(lambda: self._stream is not None or self._ended is not None)
         self.say(Packet(self.method, is_last=True))
 
-    # What the channel and the connection call.
+    # Called by the channel and the connection.
 
     def start(self, connection: Connection) -> None:
-        """Go out over a connection."""
+        """Start over a connection."""
         assert self._first is not None
         if self._deadline_s is not None:
             self._first.timeout_s = self.time_remaining()
@@ -189,12 +189,12 @@ class CoreCall(CallEnd):
         self._changed()
 
     def refuse(self, details: str) -> None:
-        """There is no connection to be had."""
+        """No connection could be made."""
         if self.endpoint.is_alive:
             self._abandon(Status(UNAVAILABLE, details))
 
     def heard(self, packet: Packet) -> None:
-        """The server said this."""
+        """Handle a packet of the server."""
         if self._ended is not None:
             return
         if packet.metadata is not None:
@@ -207,11 +207,11 @@ class CoreCall(CallEnd):
             self._end(packet.status, lose_unread=False)
 
     def connection_lost(self, details: str) -> None:
-        """The connection broke; what was not read of the answers is lost."""
+        """The connection broke; unread answers are lost."""
         if self._ended is None:
             self._end(Status(UNAVAILABLE, details), lose_unread=True)
 
-    # How it goes on.
+    # Internal steps.
 
     def _begin(self, metadata: Iterable[Any], *, message: bytes | None = None, is_last: bool = False) -> None:
         sent = (cygrpc._Metadatum(*USER_AGENT), *sent_metadata(metadata))
@@ -232,7 +232,7 @@ class CoreCall(CallEnd):
             raise failed_batch("the call did not start")
 
     async def _until_answered(self) -> None:
-        """Wait for the first metadata. Errors: ExecuteBatchError when the call breaks before."""
+        """Wait for the initial metadata. Errors: ExecuteBatchError when the call breaks before."""
         await self._until(lambda: self._initial_metadata is not None or self._ended is not None)
         if self._initial_metadata is None and self._is_shut:
             raise failed_batch("the call ended before the first metadata")
@@ -284,7 +284,7 @@ class CoreCall(CallEnd):
             self._timer.cancel()
 
     def _abandon(self, status: Status) -> None:
-        """End it from this side, even if the server's status is here and only waits for unread messages."""
+        """End it from this side, even if the server's status is here and waits for unread messages."""
         if self._is_complete:
             return
         if self._stream is None:
@@ -299,7 +299,7 @@ class CoreCall(CallEnd):
 
     def _too_large(self, details: str, *, was_sent: bool) -> None:
         status = Status(RESOURCE_EXHAUSTED, details)
-        if was_sent:  # a little later, so that the status follows the failure of the write itself
+        if was_sent:  # delayed, so that the status follows the failure of the write itself
             self.endpoint.soon(self._abandon, status)
         else:
             self._abandon(status)

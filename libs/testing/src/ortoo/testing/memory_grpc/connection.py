@@ -1,4 +1,4 @@
-"""One connection between a channel and a server: what is under way on it, and how it ends or is broken."""
+"""One connection between a channel and a server: its packets under way, and how it closes or breaks."""
 
 from collections import deque
 from collections.abc import Callable
@@ -22,20 +22,20 @@ class CallEnd(Protocol):
     """One end of a call."""
 
     def heard(self, packet: Packet) -> None:
-        """The other end said this."""
+        """Handle a packet of the other end."""
 
     def connection_lost(self, details: str) -> None:
-        """The connection is no more; nothing will be heard."""
+        """The connection is lost; no further packets arrive."""
 
 
 class Owner(Protocol):
-    """A channel or a server: whoever holds one end of connections."""
+    """A channel or a server: the owner of one end of connections."""
 
     def connection_lost(self, connection: "Connection", details: str) -> None:
-        """The connection is no more. Its calls were told."""
+        """The connection is lost. Its calls were notified."""
 
     def connection_retires(self, connection: "Connection") -> None:
-        """The server takes no new calls over it; those that are open go on."""
+        """The server takes no new calls over it; open calls continue."""
 
 
 @dataclass(slots=True)
@@ -45,25 +45,25 @@ class Side:
     endpoint: Endpoint
     owner: Owner
     keepalive_s: float | None
-    """How long this end bears silence; None for ever."""
+    """The silence after which this end closes the connection; None for no limit."""
     is_open: bool = True
     calls: "dict[Stream, CallEnd]" = field(default_factory=dict)
 
     @property
     def hears(self) -> bool:
-        """Whether what comes is given to anybody."""
+        """Whether packets are delivered to this end."""
         return self.is_open and self.endpoint.is_alive
 
 
 class Lane:
-    """One direction of one call: first in, first out, whatever the network and the order of timers do."""
+    """One direction of one call: first in, first out, independent of the network and the order of timers."""
 
     __slots__ = ("_connection", "_deliver", "_is_moving", "_queue", "_to_server", "last_due_s")
 
     def __init__(self, connection: "Connection", to_server: bool, deliver: Callable[[Packet], None]) -> None:
-        """Give `deliver` each packet when it arrives, in the context of the receiver."""
+        """Call `deliver` with each packet when it arrives, in the context of the receiver."""
         self.last_due_s = 0.0
-        """When the last packet that was put in arrives, by the loop's time."""
+        """The arrival time of the last packet put in, on the loop's clock."""
         self._connection = connection
         self._to_server = to_server
         self._deliver = deliver
@@ -71,7 +71,7 @@ class Lane:
         self._is_moving = False
 
     def put(self, packet: Packet, *, not_before_s: float = 0.0) -> None:
-        """Send a packet after those before it. The network may break the connection over it; then it is lost."""
+        """Send a packet after those before it. It is lost if the network breaks the connection at this moment."""
         connection = self._connection
         delay_s = connection.network.delay_s(connection, packet, to_server=self._to_server)
         if connection.is_lost:
@@ -82,7 +82,7 @@ class Lane:
         self.move()
 
     def move(self) -> None:
-        """See to it that the first packet arrives, unless its direction is held."""
+        """Schedule the arrival of the first packet, unless its direction is held."""
         if self._queue and not self._is_moving and not self._connection.is_held(self._to_server):
             self._is_moving = True
             self._connection.receiver(self._to_server).endpoint.at(self._queue[0][0], self._arrive)
@@ -93,14 +93,14 @@ class Lane:
             self._deliver(self._queue.popleft()[1])
 
     def lose(self) -> None:
-        """Forget everything that is under way."""
+        """Drop everything that is under way."""
         self._queue.clear()
 
     def _arrive(self) -> None:
         self._is_moving = False
         if not self._queue or self._connection.is_held(self._to_server):
             return
-        # A loop may call a timer a moment before its time: the first packet is due whatever the clock says.
+        # A loop may fire a timer slightly early: the first packet is due whatever the clock shows.
         due_s = max(self._queue[0][0], self._connection.receiver(self._to_server).endpoint.loop.time())
         while self._queue and self._queue[0][0] <= due_s and not self._connection.is_held(self._to_server):
             self._deliver(self._queue.popleft()[1])
@@ -114,7 +114,7 @@ class Stream:
 
     def __init__(self, connection: "Connection") -> None:
         self.is_accepted = False
-        """Whether the server has its first packet."""
+        """Whether the server has received its first packet."""
         self._connection = connection
         self._lanes = {way: Lane(connection, way, partial(connection.deliver, self, way)) for way in (True, False)}
 
@@ -128,18 +128,18 @@ class Stream:
         return self._lanes[to_server]
 
     def say(self, packet: Packet, *, to_server: bool) -> None:
-        """Send, if this end of the connection is still there."""
+        """Send, if this end of the connection is still open."""
         if self._connection.receiver(not to_server).hears:
             self._lanes[to_server].put(packet)
 
     def leave(self, *, at_server: bool) -> None:
-        """End the call for this end, which hears nothing more."""
+        """End the call for this end, which receives nothing further."""
         self._connection.receiver(at_server).calls.pop(self, None)
         self._connection.forget(self)
 
 
 class Connection:
-    """Lives until an end closes it or the network breaks it. Each end may come to know of that at another time."""
+    """Lives until an end closes it or the network breaks it. Each end may learn this at another time."""
 
     def __init__(
         self,
@@ -150,7 +150,10 @@ class Connection:
         server: Side,
         accept: Callable[["Connection", Stream, Packet], None],
     ) -> None:
-        """To host:port `address`; `accept` gets the first packet of each call. `number` tells connections apart."""
+        """Connect to host:port `address`; `accept` gets the first packet of each call.
+
+        `number` identifies the connection.
+        """
         self.network = network
         self.address = address
         self.number = number
@@ -158,7 +161,7 @@ class Connection:
         self.client = client
         self.server = server
         self.is_lost = False
-        """Whether what was under way is lost and nothing can be sent."""
+        """Whether packets under way are lost and nothing can be sent."""
         self._accept = accept
         self._streams: dict[Stream, None] = {}
         self._is_held = {True: False, False: False}
@@ -170,13 +173,13 @@ class Connection:
 
     @property
     def open_calls(self) -> int:
-        """How many calls at least one end has not left."""
+        """The number of calls that at least one end has not left."""
         return len(self._streams)
 
-    # What a network may do to it.
+    # Faults that a network can inject.
 
     def reset(self, details: str = RESET_DETAILS) -> None:
-        """Break it: what is under way is lost, in the middle of a message if need be, and both ends hear at once."""
+        """Break it: packets under way are lost, even in the middle of a message, and both ends learn it at once."""
         if self.is_lost:
             return
         self._lose()
@@ -185,16 +188,16 @@ class Connection:
                 side.endpoint.soon(self._end, side, details)
 
     def hold(self, *, to_server: bool) -> None:
-        """Let nothing arrive in one direction until `release`; what is sent meanwhile waits. Both: a half-open one.
+        """Let nothing arrive in one direction until `release`; packets wait. Held both ways it is half-open.
 
-        An end with keepalive gives up after its interval and timeout, since a direction that is held takes its pings
-        or their answers.
+        An end with keepalive closes after its interval and timeout, because a held direction delays its pings or their
+        answers.
         """
         self._is_held[to_server] = True
         self._watch()
 
     def release(self, *, to_server: bool) -> None:
-        """Let everything arrive again, what waited first; nothing happens when an end has lost its power."""
+        """Let packets arrive again, in order; does nothing when an end has lost its power."""
         if not (self.client.endpoint.is_alive and self.server.endpoint.is_alive):
             return
         self._is_held[to_server] = False
@@ -207,21 +210,21 @@ class Connection:
         """Whether nothing arrives in this direction."""
         return self._is_held[to_server]
 
-    # What its ends do.
+    # Called by its ends.
 
     def receiver(self, to_server: bool) -> Side:
-        """The end that packets of this direction come to."""
+        """The receiving end of this direction."""
         return self.server if to_server else self.client
 
     def open(self, call: CallEnd) -> Stream:
-        """Begin a call; the server hears of it with its first packet."""
+        """Begin a call; the server learns of it with its first packet."""
         stream = Stream(self)
         self._streams[stream] = None
         self.client.calls[stream] = call
         return stream
 
     def deliver(self, stream: Stream, to_server: bool, packet: Packet) -> None:
-        """Give a packet of a call to the end it came to."""
+        """Deliver a packet of a call to the receiving end."""
         side = self.receiver(to_server)
         if not side.hears:
             return
@@ -234,7 +237,7 @@ class Connection:
             self._accept(self, stream, packet)
 
     def forget(self, stream: Stream) -> None:
-        """Drop a call that is over at both ends."""
+        """Drop a call that has ended at both ends."""
         if stream.is_accepted and stream not in self.client.calls and stream not in self.server.calls:
             self._streams.pop(stream, None)
 
@@ -244,7 +247,7 @@ class Connection:
             self._control[False].put(Packet("", is_last=True))
 
     def close(self, details: str, *, at_server: bool) -> None:
-        """Close it from one end, whose calls break at once; the other end hears after all that was said to it."""
+        """Close it from one end, whose calls break at once; the other end learns it after all earlier packets."""
         side = self.receiver(at_server)
         if not side.is_open:
             return
@@ -254,7 +257,7 @@ class Connection:
         self._end(side, details)
 
     def die(self, *, at_server: bool, silently: bool) -> None:
-        """The node of one end was killed; nothing of that end is told."""
+        """The node of one end was killed; that end is not notified."""
         if silently:
             self.hold(to_server=True)
             self.hold(to_server=False)
@@ -274,7 +277,7 @@ class Connection:
         self._end(side, packet.status.details)
 
     def _watch(self) -> None:
-        """While a direction is held, let each end with keepalive give up in time, unless one is released before."""
+        """While a direction is held, let each end with keepalive time out, unless it is released before."""
         if any(self._is_held.values()):
             for side in (self.client, self.server):
                 if side.hears and side.keepalive_s is not None:

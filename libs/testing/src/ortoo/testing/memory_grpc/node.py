@@ -1,4 +1,4 @@
-"""The process that a task runs in: whose channels and servers it makes, and what a kill ends."""
+"""A simulated process: it owns the channels and servers that its tasks create, and a kill ends them."""
 
 import asyncio
 import contextvars
@@ -7,40 +7,40 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 NODE: contextvars.ContextVar["Node | None"] = contextvars.ContextVar("node", default=None)
-"""The node of the running task; None for those that belong to none, such as a test. Tasks inherit it."""
+"""The node of the running task; None for tasks without one, such as a test. Tasks inherit it."""
 
 
 class Node:
-    """One process of a cluster in memory. What is made in its context belongs to it and dies with it."""
+    """One process of a cluster in memory. It owns objects created in its context; they die with it."""
 
     def __init__(self, name: str) -> None:
         """`name` is for people and for the network."""
         self.name = name
         self.is_alive = True
         self.context = contextvars.copy_context()
-        """What its first task runs in, or rather in a copy of it."""
+        """Its first task runs in a copy of this context."""
         self.context.run(NODE.set, self)
         self.remains: list[object] = []
-        """What a dead node leaves: kept, since whoever waits for it would otherwise be collected and clean up."""
+        """Objects of a dead node, kept so that the garbage collector does not run their clean-up code."""
         self._heirs: dict[Callable[[bool], None], None] = {}
 
     def __repr__(self) -> str:
         return f"<Node {self.name}{'' if self.is_alive else ', dead'}>"
 
     def when_killed(self, heir: Callable[[bool], None]) -> None:
-        """Have `heir` called at the kill, after those that asked before; it gets whether the kill is silent."""
+        """Call `heir` at the kill, after those registered before, with whether the kill is silent."""
         self._heirs[heir] = None
 
     def outlived_by(self, heir: Callable[[bool], None]) -> None:
-        """Take back `when_killed`."""
+        """Undo `when_killed`."""
         self._heirs.pop(heir, None)
 
     def kill(self, *, silently: bool = False) -> None:
-        """End it as SIGKILL does: nobody in it hears of it, and no message enters or leaves any more.
+        """End it as SIGKILL does: its tasks are not notified, and messages neither enter nor leave it.
 
-        Its kernel closes its connections, so that the other ends hear of it; `silently` is a power cut, of which
-        nobody hears anything. Its tasks are not touched: a loop that knows nodes drops their callbacks, and on any
-        other one they wait for ever, or run and find that nobody answers.
+        Its kernel closes its connections, so that the other ends learn it. `silently` is a power cut, which no end
+        learns. Its tasks are not touched. A loop that supports nodes drops their callbacks. On any other loop they wait
+        forever, or run and get no answers.
         """
         if not self.is_alive:
             return
@@ -52,7 +52,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one end of a connection runs: its loop, its node, and the context in which it hears things."""
+    """One end of a connection: its loop, its node, and the context of its callbacks."""
 
     loop: asyncio.AbstractEventLoop
     node: Node | None
@@ -60,20 +60,20 @@ class Endpoint:
 
     @classmethod
     def here(cls) -> Self:
-        """The end that belongs to whoever calls."""
+        """The endpoint of the calling task."""
         return cls(asyncio.get_running_loop(), NODE.get(), contextvars.copy_context())
 
     @property
     def is_alive(self) -> bool:
-        """Whether its node is; what belongs to none is never killed."""
+        """Whether its node is alive; an endpoint without a node is never killed."""
         return self.node is None or self.node.is_alive
 
     def soon(self, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
-        """Call in its context, after what is to be called already."""
+        """Call in its context, after the callbacks that are scheduled already."""
         return self.loop.call_soon(callback, *args, context=self.context)
 
     def at(self, when_s: float, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
-        """Call in its context at a time of the loop, soon if that is over."""
+        """Call in its context at a time of the loop, or soon if that has passed."""
         if when_s <= self.loop.time():
             return self.soon(callback, *args)
         return self.loop.call_at(when_s, callback, *args, context=self.context)

@@ -1,4 +1,4 @@
-"""What travels: the words of one end of a call, the status of a call, and which metadata may be sent."""
+"""Packets of a call, its status, and the check of metadata."""
 
 import re
 from collections.abc import Iterable
@@ -26,11 +26,11 @@ class Status:
 
     @property
     def is_ok(self) -> bool:
-        """Whether it went well."""
+        """Whether the code is OK."""
         return self.code == 0
 
     def as_grpc(self) -> Any:
-        """What grpc.aio takes for a status."""
+        """The status as grpc.aio represents it."""
         code = STATUS_BY_NUMBER.get(self.code, grpc.StatusCode.UNKNOWN)
         told = f"{code.name}:{self.details}"
         return cygrpc.AioRpcStatus(code.value[0], self.details, self.trailing_metadata, told)
@@ -38,38 +38,38 @@ class Status:
 
 @dataclass(slots=True)
 class Packet:
-    """What one end of a call says at once. The other end takes it as a whole: metadata, message, then the rest."""
+    """One transmission of one end of a call. The other end handles it as a whole: metadata, message, then the rest."""
 
     method: str
     metadata: Metadata | None = None
-    """Of the request: the caller's. Of the answer: the initial ones."""
+    """In a request, the caller's metadata. In an answer, the initial metadata."""
     timeout_s: float | None = None
-    """With the metadata of a request: how long the caller waits for the end of the call."""
+    """With the metadata of a request: the time that the caller waits for the end of the call."""
     message: bytes | None = None
     is_last: bool = False
-    """The caller sends no more messages."""
+    """The caller sends no further messages."""
     is_cancelled: bool = False
-    """The caller is not interested any more."""
+    """The caller cancelled the call."""
     status: Status | None = None
-    """The server's last word."""
+    """The server's final status."""
     read_bytes: int = 0
-    """So many bytes of messages were read by the end that says so, and as many more may be written."""
+    """Bytes of messages that the sending end has read; the window grows by as much."""
 
     @property
     def size_bytes(self) -> int:
-        """About how large it is on a wire."""
+        """The approximate size on a wire."""
         metadata = (*(self.metadata or ()), *(self.status.trailing_metadata if self.status else ()))
         return len(self.message or b"") + 16 + sum(len(key) + len(value) for key, value in metadata)
 
 
 def failed_batch(why: str) -> Exception:
-    """What grpc.aio raises when its core could not do something to a call, most often because the call has ended."""
+    """The error of grpc.aio for an operation that its core refused, most often because the call has ended."""
     error: Exception = cygrpc.ExecuteBatchError(f'Failed "execute_batch": {why}')
     return error
 
 
 def sent_metadata(given: Iterable[Any]) -> Metadata:
-    """Metadata as the other end gets it. Errors: TypeError; ExecuteBatchError for signs that HTTP/2 does not carry."""
+    """Metadata as the other end receives it. Errors: TypeError, ExecuteBatchError for invalid characters."""
     return tuple(_sent_pair(key, value) for key, value in given)
 
 

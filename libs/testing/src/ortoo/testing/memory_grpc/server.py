@@ -23,13 +23,13 @@ _log = get_logger("memory grpc")
 
 
 class Listening(Protocol):
-    """Who knows which server listens where."""
+    """The registry of listening servers."""
 
     def listen(self, address: str, server: "CoreServer") -> int:
-        """Take host:port, any free one for port 0; the port, or 0 when it is taken."""
+        """Take host:port, any free one for port 0; the port, or 0 when it is in use."""
 
     def close(self, server: "CoreServer") -> None:
-        """Give all addresses back."""
+        """Release all addresses."""
 
 
 class _Phase(enum.Enum):
@@ -37,7 +37,7 @@ class _Phase(enum.Enum):
 
 
 class CoreServer:
-    """What stands in for the core below grpc.aio's server. Its handlers run in copies of the context of `start`."""
+    """Replaces the core below grpc.aio's server. Its handlers run in copies of the context of `start`."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class CoreServer:
         maximum_concurrent_rpcs: int | None,
         window_bytes: int,
     ) -> None:
-        """Of the interceptors the first one is the outermost."""
+        """The first interceptor is the outermost."""
         self.endpoint = Endpoint.here()
         self.interceptors = tuple(interceptors)
         self._listening = listening
@@ -63,21 +63,21 @@ class CoreServer:
         if self.endpoint.node is not None:
             self.endpoint.node.when_killed(self._killed)
 
-    # What grpc.aio's server calls.
+    # Called by grpc.aio's server.
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
-        """Ask these for methods that are not registered, in this order."""
+        """Use these handlers for methods that are not registered, in this order."""
         self._generic.extend(handlers)
 
     def add_registered_method_handlers(self, handlers: dict[str, Handler]) -> None:
-        """Let these answer, by full method name; of one that comes twice the last."""
+        """Use these handlers, by full method name; of duplicates the last one."""
         if self._phase is not _Phase.READY:
             _log.emit(log_events.METHOD_REGISTERED_LATE)
             return
         self._registered.update(handlers)
 
     def add_insecure_port(self, address: bytes) -> int:
-        """The port; 0 when it is taken."""
+        """The port; 0 when it is in use."""
         return self._listening.listen(address.decode(), self)
 
     def add_secure_port(self, address: bytes, credentials: object) -> int:
@@ -94,7 +94,7 @@ class CoreServer:
         self._phase = _Phase.RUNNING
 
     async def shutdown(self, grace: float | None) -> None:
-        """Take no more connections and calls, wait `grace` seconds for those that are open, and cancel the rest.
+        """Accept no further connections and calls, wait `grace` seconds for open ones, and cancel the rest.
 
         As in grpc.aio it does not wait for handlers that were cancelled.
         """
@@ -121,7 +121,7 @@ class CoreServer:
                 self.endpoint.node.outlived_by(self._killed)
 
     async def wait_for_termination(self, timeout: float | None) -> bool:
-        """Wait for the end of a stop; whether the time was over before."""
+        """Wait until the server has stopped; True if `timeout` passed before."""
         try:
             await asyncio.wait_for(asyncio.shield(self._stopped), timeout)
         except TimeoutError:
@@ -132,7 +132,7 @@ class CoreServer:
         """Whether it takes calls."""
         return self._phase is _Phase.RUNNING
 
-    # What the transport, the connections and the calls call.
+    # Called by the transport, the connections and the calls.
 
     @property
     def accepts(self) -> bool:
@@ -163,7 +163,7 @@ class CoreServer:
         call.heard(opening)
 
     def handler(self, details: grpc.HandlerCallDetails) -> Handler | None:
-        """Who answers the method."""
+        """The handler of the method."""
         handler = self._registered.get(details.method)
         if handler is not None:
             return handler
@@ -171,7 +171,7 @@ class CoreServer:
         return next((handler for handler in found if handler is not None), None)
 
     def call_closed(self, call: ServerCall) -> None:
-        """Its status was sent, or its caller has gone; the handler may still run."""
+        """Its status was sent, or its caller has disconnected; the handler may still run."""
         self._open.pop(call, None)
         self._see_whether_stopped()
 
@@ -180,7 +180,7 @@ class CoreServer:
         self._counted.pop(call, None)
 
     def connection_lost(self, connection: Connection, details: str) -> None:
-        """A channel has gone."""
+        """A channel has disconnected."""
         self._connections.pop(connection, None)
 
     def connection_retires(self, connection: Connection) -> None:
@@ -209,9 +209,9 @@ class MemoryServer(Server):
     """grpc.aio's server with another core."""
 
     def __init__(self, core: CoreServer) -> None:
-        """The real constructor makes a real core and a thread, so that it is not called; this one does the rest."""
+        """Replaces the real constructor, which creates a real core and a thread."""
         self._loop = core.endpoint.loop
         self._server: Any = core
 
     def __del__(self) -> None:
-        """Go on: the moment of a garbage collection is not the same in every run."""
+        """Keep running: the moment of a garbage collection differs between runs."""

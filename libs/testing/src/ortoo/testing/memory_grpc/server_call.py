@@ -1,4 +1,4 @@
-"""A call at its server: finds the handler, runs it, and says how it ended."""
+"""The server side of a call: finds the handler, runs it, and sends the status."""
 
 import asyncio
 import inspect
@@ -25,11 +25,11 @@ UNIMPLEMENTED: int = grpc.StatusCode.UNIMPLEMENTED.value[0]
 _log = get_logger("memory grpc")
 
 Handler = Any
-"""grpc.RpcMethodHandler, of any messages."""
+"""grpc.RpcMethodHandler, for any message types."""
 
 
 class CallDetails(grpc.HandlerCallDetails):
-    """What an interceptor knows of a call."""
+    """The details of a call that interceptors get."""
 
     def __init__(self, method: str, invocation_metadata: Metadata) -> None:
         self.method = method
@@ -37,28 +37,27 @@ class CallDetails(grpc.HandlerCallDetails):
 
 
 class Answering(Protocol):
-    """The server, as its calls see it."""
+    """The interface of the server for its calls."""
 
     @property
     def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
-        """The first one is the outermost."""
+        """The interceptors, outermost first."""
 
     def handler(self, details: grpc.HandlerCallDetails) -> Handler | None:
-        """Who answers the method."""
+        """The handler of the method."""
 
     def call_closed(self, call: "ServerCall") -> None:
-        """Its status was sent, or its caller has gone; the handler may still run."""
+        """Its status was sent, or its caller has disconnected; the handler may still run."""
 
     def call_is_over(self, call: "ServerCall") -> None:
         """It is closed, and its handler has ended."""
 
 
 class ServerCall(CallEnd):
-    """Runs its handler in a task that is cancelled when the caller goes away, as grpc.aio does it.
+    """Runs its handler in a task that is cancelled when the caller disconnects, as grpc.aio does.
 
-    A handler that ends without a status, because it raised CancelledError by itself, leaves its caller waiting. One
-    that is a plain function runs at once: there is no thread for it, and of its context it can use what it need not
-    await.
+    If a handler raises CancelledError itself, no status is sent, and its caller keeps waiting. A handler that is a
+    plain function runs at once, without a thread. It can use the part of its context that needs no await.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class ServerCall(CallEnd):
         *,
         is_one_too_many: bool,
     ) -> None:
-        """A call that `opening` began; one too many is refused."""
+        """A call that `opening` began; a call above the limit is refused."""
         super().__init__(endpoint, limits, opening.method, at_server=True)
         self._stream = stream
         self._server = server
@@ -98,10 +97,10 @@ class ServerCall(CallEnd):
         )
         self._task.add_done_callback(self._ran)
 
-    # What the connection and the server call.
+    # Called by the connection and the server.
 
     def heard(self, packet: Packet) -> None:
-        """The caller said this."""
+        """Handle a packet of the caller."""
         if packet.message is not None:
             self._came(packet.message)
         if packet.read_bytes:
@@ -116,30 +115,33 @@ class ServerCall(CallEnd):
         self._caller_gone()
 
     def stop(self, status: Status) -> None:
-        """End the call whatever its handler does, which sees what it sees when the caller goes away."""
+        """End the call; its handler sees the same as when the caller disconnects."""
         self.say(Packet(self.method, metadata=self._initial(), status=status))
         self._caller_gone()
 
-    # What the context calls.
+    # Called by the context.
 
     def time_remaining(self) -> float | None:
         """Seconds until the deadline, at least 0; None without one."""
         return None if self._deadline_s is None else max(0.0, self._deadline_s - self.endpoint.loop.time())
 
     def raise_if_over(self) -> None:
-        """Errors: AbortError after an abort; UsageError after the status."""
+        """Errors: AbortError after an abort, UsageError after the status."""
         if self._abort is not None:
             raise self._abort
         if self.is_status_sent:
             raise cygrpc.UsageError("RPC already finished.")
 
     async def send_message(self, data: bytes | None) -> None:
-        """Send an answer, and the first metadata before the first one. Errors: ExecuteBatchError."""
+        """Send an answer, preceded by the initial metadata if it is the first. Errors: ExecuteBatchError."""
         await self.send(Packet(self.method, metadata=self._initial(), message=as_bytes(data)))
         self._is_initial_sent = True
 
     async def send_initial_metadata(self, metadata: Iterable[Any]) -> None:
-        """Errors: UsageError when it was sent already; ExecuteBatchError when the caller has gone."""
+        """Send the metadata.
+
+        Errors: UsageError when it was sent already, ExecuteBatchError when the caller disconnected.
+        """
         if self._is_initial_sent:
             raise cygrpc.UsageError("Send initial metadata failed: already sent")
         if self._is_shut:
@@ -149,7 +151,7 @@ class ServerCall(CallEnd):
         self.say(Packet(self.method, metadata=sent))
 
     def set_trailing_metadata(self, metadata: Iterable[Any]) -> None:
-        """Errors: TypeError; ExecuteBatchError, here and not with the status, for what cannot be sent."""
+        """Set the metadata. Errors: TypeError, ExecuteBatchError here and not with the status."""
         self.trailing_metadata = sent_metadata(metadata)
 
     def set_code(self, code: Any) -> None:
@@ -158,7 +160,7 @@ class ServerCall(CallEnd):
         self.given_code = code
 
     def abort(self, code: Any, details: str, trailing_metadata: Metadata) -> NoReturn:
-        """Send the status. Errors: AbortError; UsageError the second time; ExecuteBatchError when it is too late."""
+        """Send the status. Errors: AbortError, UsageError the second time, ExecuteBatchError after the call ended."""
         if self._abort is not None:
             raise cygrpc.UsageError("Abort already called!")
         self._abort = cygrpc.AbortError("Locally aborted.")
@@ -173,7 +175,7 @@ class ServerCall(CallEnd):
         self._say_status(self._own_status())
         raise self._abort
 
-    # How it goes on.
+    # Internal steps.
 
     async def _run(self) -> None:
         try:
@@ -206,7 +208,7 @@ class ServerCall(CallEnd):
         if not handler.request_streaming:
             data = await self.receive()
             if data is None:
-                return  # the caller has gone
+                return  # the caller has disconnected
             request = handler.request_deserializer(data) if handler.request_deserializer else data
         if handler.response_streaming:
             await self._answer_many(handler.stream_stream or handler.unary_stream, request, context)
@@ -244,7 +246,7 @@ class ServerCall(CallEnd):
         return None if self._is_initial_sent else ()
 
     def _finish(self, status: Status, *, message: bytes | None = None) -> None:
-        """Say the last word, with the one answer of a call that has one."""
+        """Send the status, with the one answer of a call that has one."""
         self.is_status_sent = True
         if self._is_shut:
             raise failed_batch("the call has ended")
@@ -257,7 +259,7 @@ class ServerCall(CallEnd):
         self._close()
 
     def _close(self) -> None:
-        """Hear and say nothing more."""
+        """Receive and send nothing further."""
         if self._expiry is not None:
             self._expiry.cancel()
         self._leave()
@@ -265,7 +267,7 @@ class ServerCall(CallEnd):
         self._server.call_closed(self)
 
     def _caller_gone(self) -> None:
-        """Nobody waits for the answer: readers see the end of the requests, and then the handler is cancelled."""
+        """The caller disconnected: readers see the end of the requests, and then the handler is cancelled."""
         self._is_caller_gone = True
         self._close()
         self.endpoint.soon(self._cancel)
@@ -304,7 +306,7 @@ async def _intercepted(
     find: Callable[[grpc.HandlerCallDetails], Handler | None],
     details: grpc.HandlerCallDetails,
 ) -> Handler | None:
-    """The handler, as the interceptors have it."""
+    """The handler, as the interceptors return it."""
     interceptor = next(interceptors, None)
     if interceptor is None:
         return find(details)

@@ -1,4 +1,4 @@
-"""What a handler gets beside its requests."""
+"""The context that a handler gets with its requests."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from functools import partial
@@ -17,13 +17,13 @@ class MemoryContext(grpc.aio.ServicerContext[Any, Any]):
     """A call as its handler sees it."""
 
     def __init__(self, call: "ServerCall", handler: "grpc.RpcMethodHandler[Any, Any]") -> None:
-        """Of a call that `handler` answers."""
+        """The context of a call that `handler` answers."""
         self._call = call
         self._read = handler.request_deserializer
         self._write = handler.response_serializer
 
     async def read(self) -> Any:
-        """The next request, or EOF; EOF as well when the caller cancelled, a moment before the handler is."""
+        """The next request, or EOF. EOF as well when the caller cancelled, just before the handler is cancelled."""
         self._call.raise_if_over()
         data = await self._call.receive()
         self._call.raise_if_over()
@@ -32,7 +32,7 @@ class MemoryContext(grpc.aio.ServicerContext[Any, Any]):
         return self._read(data) if self._read else data
 
     async def write(self, message: Any) -> None:
-        """Send an answer. Errors: ExecuteBatchError when the caller has gone."""
+        """Send an answer. Errors: ExecuteBatchError when the caller disconnected."""
         self._call.raise_if_over()
         await self._call.send_message(self._write(message) if self._write else message)
 
@@ -54,11 +54,11 @@ class MemoryContext(grpc.aio.ServicerContext[Any, Any]):
         self._call.set_trailing_metadata(trailing_metadata)
 
     def trailing_metadata(self) -> Any:
-        """What will be sent with the status."""
+        """The metadata to send with the status."""
         return self._call.trailing_metadata
 
     def invocation_metadata(self) -> Any:
-        """What the caller sent."""
+        """The caller's metadata."""
         return self._call.metadata
 
     def set_code(self, code: Any) -> None:
@@ -88,15 +88,15 @@ class MemoryContext(grpc.aio.ServicerContext[Any, Any]):
         return self._call.peer
 
     def peer_identities(self) -> Iterable[bytes] | None:
-        """Nobody proves who they are in memory."""
+        """None: there is no authentication in memory."""
         return None
 
     def peer_identity_key(self) -> str | None:
-        """Nobody proves who they are in memory."""
+        """None: there is no authentication in memory."""
         return None
 
     def auth_context(self) -> Mapping[str, Iterable[bytes]]:
-        """That of a connection without TLS."""
+        """The context of a connection without TLS."""
         return {"transport_security_type": [b"insecure"], "security_level": [b"TSI_SECURITY_NONE"]}
 
     def time_remaining(self) -> Any:
@@ -112,12 +112,12 @@ class MemoryContext(grpc.aio.ServicerContext[Any, Any]):
         return self._call.is_status_sent
 
     def cancelled(self) -> bool:
-        """Whether the handler itself set CANCELLED; not whether the caller cancelled, in grpc.aio either."""
+        """Whether the handler itself set CANCELLED. As in grpc.aio, a cancellation by the caller does not count."""
         return self._call.code == CANCELLED
 
 
 class Requests:
-    """The requests of a stream, one iterator however often it is asked for."""
+    """The requests of a stream; every call returns the same iterator."""
 
     def __init__(self, context: MemoryContext) -> None:
         """Read them from `context`."""

@@ -1,4 +1,4 @@
-"""The addresses of a network in memory: who listens where, and how channels find them."""
+"""The addresses of a network in memory: the listening servers, and how channels find them."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -13,7 +13,7 @@ from ortoo.testing.memory_grpc.node import Endpoint
 from ortoo.testing.memory_grpc.server import CoreServer, MemoryServer
 
 WINDOW_BYTES = 65_535
-"""What HTTP/2 begins with. The real core grows it with what the line carries, to some 4 MiB on one machine."""
+"""HTTP/2's initial window. The real core grows it with throughput, to some 4 MiB on one machine."""
 PORT_FIRST = 20_001
 
 _EVERYWHERE = ("0.0.0.0", "[::]", "::", "*", "")
@@ -21,16 +21,16 @@ _HERE = ("localhost", "[::1]", "::1")
 
 
 class MemoryTransport:
-    """An `ortoo.common.grpc.transport.Transport` without sockets, threads and time of its own.
+    """An `ortoo.common.grpc.transport.Transport` without sockets, threads and a clock of its own.
 
-    Whoever makes a channel or a server in the context of a `Node` makes it for that node. Use it with
+    A channel or server created in the context of a `Node` belongs to that node. Use it with
     `ortoo.common.grpc.transport.using_transport`, or call `channel` and `server`.
     """
 
     has_sockets = False
 
     def __init__(self, network: Network | None = None, *, window_bytes: int = WINDOW_BYTES) -> None:
-        """`network` decides what reaches whom and when; without one everything does, at once."""
+        """`network` decides reachability and delays; without one all is reachable at once."""
         self.network: Network = network or InstantNetwork()
         self._window_bytes = window_bytes
         self._servers: dict[str, CoreServer] = {}
@@ -40,7 +40,7 @@ class MemoryTransport:
     def channel(
         self, address: str, options: Options = (), interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
     ) -> grpc.aio.Channel:
-        """A channel to host:port; it connects by itself when it is used."""
+        """A channel to host:port; it connects when it is used."""
         core = CoreChannel(self, address, options, self._window_bytes)
         return cast("grpc.aio.Channel", MemoryChannel(core, interceptors))
 
@@ -50,14 +50,14 @@ class MemoryTransport:
         options: Options = (),
         maximum_concurrent_rpcs: int | None = None,
     ) -> grpc.aio.Server:
-        """A server that listens nowhere yet; of the interceptors the first one is the outermost."""
+        """A server that does not listen yet; the first interceptor is the outermost."""
         core = CoreServer(self, interceptors, options, maximum_concurrent_rpcs, self._window_bytes)
         return cast("grpc.aio.Server", MemoryServer(core))
 
-    # What servers call.
+    # Called by servers.
 
     def listen(self, address: str, server: CoreServer) -> int:
-        """Take host:port, any free one for port 0; the port, or 0 when it is taken."""
+        """Take host:port, any free one for port 0; the port, or 0 when it is in use."""
         host, _, port = address.rpartition(":")
         number = int(port or 0) or self._free_port(host)
         wanted = _key(host, number)
@@ -67,19 +67,19 @@ class MemoryTransport:
         return number
 
     def close(self, server: CoreServer) -> None:
-        """Give all addresses back."""
+        """Release all addresses."""
         for key in [key for key, other in self._servers.items() if other is server]:
             del self._servers[key]
 
-    # What channels call.
+    # Called by channels.
 
     def answers_in_s(self, source: Endpoint, address: str) -> float | None:
-        """When it is known whether a server is there; None when it never is. Errors: ConnectionRefusedError."""
+        """Seconds until the server's answer is known; None if it never is. Errors: ConnectionRefusedError."""
         server = self._find(address)
         return self.network.connecting(source.node, address, server.endpoint.node if server else None)
 
     def connect(self, address: str, client: Side) -> Connection:
-        """A connection, now. Errors: ConnectionRefusedError."""
+        """Connect at once. Errors: ConnectionRefusedError."""
         server = self._find(address)
         if server is None or not server.accepts:
             raise ConnectionRefusedError(address)

@@ -1,8 +1,8 @@
-"""A whole small broker in somebody's pytest: name server, enode and snode in the test's process, on virtual time.
+"""A small broker in a pytest process: name server, enode and snode in the test's process, on virtual time.
 
-Enters: a test that asks for the fixture `broker` or `blocking_broker`, with what its mark, pytest's ini file and the
-command line say. Leaves: the fixtures, and what a failed test is told. It stands on `ortoo.testing.simulation`; pytest
-alone imports `plugin`, which imports everything else when the first test asks for a broker.
+Enters: a test that asks for the fixture `broker` or `blocking_broker`, with its mark, pytest's ini file and the command
+line. Leaves: the fixtures, and the report of a failed test. It is built on `ortoo.testing.simulation`. pytest alone
+imports `plugin`, which imports everything else when the first test asks for a broker.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ __all__ = ["BlockingBroker", "Broker"]
 
 
 def __getattr__(name: str) -> object:
-    """The two classes, for annotations, imported when somebody asks: pytest imports this package in every run."""
+    """The two classes, for annotations, imported on demand: pytest imports this package in every run."""
     if name == "Broker":
         from ortoo.testing.pytest_broker.broker import Broker
 

@@ -1,4 +1,4 @@
-"""What the fixture `blocking_broker` is."""
+"""The object of the fixture `blocking_broker`."""
 
 import tempfile
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ class BlockingBroker(Harm):
     """As `Broker`, for tests that are plain functions and use `ortoo.client.blocking`."""
 
     def __init__(self, stage: Stage) -> None:
-        """The fixture is the way in."""
+        """Created by the fixture."""
         super().__init__(stage)
         self._real: RealBroker | None = None
         self._clock = BlockingClock(stage.passing, stage.drive)
 
     @property
     def clock(self) -> BlockingClock:
-        """The time of everybody: the broker, the test and its clients. Errors: RuntimeError after `port`."""
+        """The clock of the broker, the test and its clients. Errors: RuntimeError after `port`."""
         self._needs_virtual_time("clock")
         return self._clock
 
@@ -40,11 +40,13 @@ class BlockingBroker(Harm):
         """A real TCP port on 127.0.0.1, for programs in any language; the first call starts a real broker there.
 
         From then on this fixture is that broker, in real time: it has no clock, no seed and no faults. Clients of the
-        test connect to `address`. Errors: RuntimeError when something was sent before.
+        test connect to `address`. Errors: RuntimeError when a message was sent before.
         """
         if self._real is None:
             if self._stage.conversation.lines_of_test:
-                raise RuntimeError("port() comes first: what was said on virtual time would not be there")
+                raise RuntimeError(
+                    "call port() before anything else: messages sent on virtual time are not in the real broker"
+                )
             if self._stage.choices.settings:
                 raise RuntimeError("a broker with a real port has the settings of `ortoo dev`; take them from the mark")
             self._stage.close()
@@ -55,12 +57,12 @@ class BlockingBroker(Harm):
 
     @property
     def faults(self) -> Faults:
-        """Whoever does the harm. Errors: RuntimeError after `port`."""
+        """Fault injection. Errors: RuntimeError after `port`."""
         self._needs_virtual_time("faults")
         return super().faults
 
     def start(self, role: str) -> None:
-        """Start a role again that was killed, and wait until it is ready."""
+        """Start a role that was killed, and wait until it is ready."""
         self._stage.drive(started(self.faults.machine(role)))
 
     def restart(self, role: str) -> None:
@@ -69,7 +71,7 @@ class BlockingBroker(Harm):
         self.start(role)
 
     def create_topic(self, name: str, *, queues: int = 4) -> None:
-        """Make a topic. Errors: AlreadyExists, Invalid."""
+        """Create a topic. Errors: AlreadyExists, Invalid."""
         with connect(self.address) as client:
             client.admin.create_topic(name, queue_count=queues)
 
@@ -79,12 +81,12 @@ class BlockingBroker(Harm):
             producer.send_many(messages)
 
     def messages(self, topic: str) -> list[StoredMessage]:
-        """All messages that are stored in a topic, consumed or not; those of one queue in order. Errors: NotFound."""
+        """All messages stored in a topic, consumed or not; those of one queue in order. Errors: NotFound."""
         with connect(self.address) as client:
             return list(client.admin.tail(topic, from_first=True, follow=False))
 
     def dead_letters(self, group: str) -> list[DeadLetter]:
-        """The messages that a group gave up."""
+        """The dead letters of a group."""
         with connect(self.address) as client:
             try:
                 return list(client.admin.dead_letters(group))
@@ -92,23 +94,23 @@ class BlockingBroker(Harm):
                 return []
 
     def delayed(self, topic: str) -> list[DelayedMessage]:
-        """The messages of a topic that wait for their time, by that; `deliver_at_ms` says until when."""
+        """The delayed messages of a topic, ordered by their time `deliver_at_ms`."""
         with connect(self.address) as client:
             return client.admin.list_delayed(topic, limit=DELAYED_MAX)
 
     def subscribers(self, group: str) -> GroupDescription:
-        """Who is in a group (`members`), and how far it is in each topic (`progress`). Errors: NotFound."""
+        """The members of a group (`members`), and its progress in each topic (`progress`). Errors: NotFound."""
         with connect(self.address) as client:
             return client.admin.groups.describe(group)
 
     @contextmanager
     def connect(self, **options: Any) -> Iterator[Client]:
-        """A client of this broker, as `ortoo.client.blocking.connect` gives it."""
+        """A client of this broker, like `ortoo.client.blocking.connect`."""
         with connect(self.address, **options) as client:
             yield client
 
     def close(self) -> None:
-        """End the real broker, if there is one."""
+        """Stop the real broker, if there is one."""
         if self._real is not None:
             self._real.close()
 
@@ -118,7 +120,7 @@ class BlockingBroker(Harm):
 
 
 class RealBroker:
-    """What `ortoo dev` runs, in a thread of the test's process, with its data in a folder that goes with it."""
+    """`ortoo dev` in a thread of the test's process, with a temporary data folder."""
 
     def __init__(self) -> None:
         """Start it, and wait until it is ready."""
@@ -131,5 +133,5 @@ class RealBroker:
         """host:port."""
 
     def close(self) -> None:
-        """Stop it and forget its data."""
+        """Stop it and delete its data."""
         self._parts.close()

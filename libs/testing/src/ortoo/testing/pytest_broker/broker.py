@@ -1,4 +1,4 @@
-"""What the fixture `broker` is."""
+"""The object of the fixture `broker`."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,37 +15,37 @@ DELAYED_MAX = 1_000
 
 
 class Harm:
-    """What can be done to a broker at once, without waiting. Roles are "namesrv", "enode" and "snode"."""
+    """Faults that are injected without waiting. Roles are "namesrv", "enode" and "snode"."""
 
     def __init__(self, stage: Stage) -> None:
-        """The fixtures are the way in."""
+        """Created by the fixtures."""
         self._stage = stage
 
     @property
     def address(self) -> str:
-        """Where clients connect: host:port. A client that is told nothing connects there too."""
+        """Where clients connect: host:port. A client without a configured address connects there too."""
         return ADDRESS
 
     @property
     def seed(self) -> int:
-        """What everything in the broker follows from, such as how long packets take."""
+        """The seed of all random choices, such as the delays of packets."""
         return self._stage.choices.seed
 
     @property
     def faults(self) -> Faults:
-        """Whoever does the harm. Errors: RuntimeError for a broker in real time."""
+        """Fault injection. Errors: RuntimeError for a broker in real time."""
         return self._stage.faults
 
     def kill(self, role: str, *, back_after: Duration | None = None) -> None:
-        """End a role's process as `kill -9` does; what was stored stays. Somebody starts it again `back_after` that."""
+        """Kill a role's process like `kill -9`; stored data stay. It starts again after `back_after`, if given."""
         self.faults.kill(role, None if back_after is None else seconds_of(back_after))
 
     def freeze(self, role: str) -> Fault:
-        """Stop a role's process as SIGSTOP does, until the `with` block or `end()` lets it go on."""
+        """Stop a role's process like SIGSTOP, until the end of the `with` block or `end()`."""
         return self.faults.freeze(role)
 
     def isolate(self, role: str) -> Fault:
-        """Let nothing reach a role's machine, nor anything from it: packets wait, connections stay."""
+        """Cut a role's machine off the network: packets wait, connections stay."""
         return self.faults.isolate(role)
 
     def lose_acknowledgements(
@@ -53,43 +53,46 @@ class Harm:
     ) -> LostAnswers:
         """Lose the next answers to sends: the messages are stored, and their sender sees its connection break.
 
-        With `kill="enode"` that role's process is killed at the first one, and started again `back_after` that.
-        Senders of this library send again by themselves, and nothing is stored twice for it.
+        With `kill="enode"` that role's process is killed at the first one, and starts again after `back_after`. Senders
+        of this library retry, and no message is stored twice for it.
         """
         back_s = None if back_after is None else seconds_of(back_after)
         return self.faults.lose_answers(count, kill, back_s)
 
     def full_disk(self) -> Fault:
-        """Let the enode's disk have no room left: sends are refused."""
+        """Fill the enode's disk: sends are refused."""
         return self.faults.full_disk()
 
     def slow_disk(self, factor: float = 50.0) -> Fault:
-        """Let the enode's disk take so many times as long as usual."""
+        """Slow the enode's disk down by `factor`."""
         return self.faults.slow_disk(factor)
 
     def slow_network(self, factor: float = 50.0) -> Fault:
-        """Let everything between the test and the broker take so many times as long as usual."""
+        """Slow the network between the test and the broker down by `factor`."""
         return self.faults.slow_network(factor)
 
 
 class Broker(Harm):
-    """A name server, an enode and a snode beside the test, on virtual time. Made by the fixture `broker`."""
+    """A name server, an enode and a snode beside the test, on virtual time. Created by the fixture `broker`."""
 
     def __init__(self, stage: Stage) -> None:
-        """The fixture is the way in."""
+        """Created by the fixture."""
         super().__init__(stage)
         self.clock = BrokerClock(stage.passing)
-        """The time of everybody: the broker, the test and its clients."""
+        """The clock of the broker, the test and its clients."""
 
     def port(self) -> int:
-        """Errors: RuntimeError always: an asynchronous test runs on virtual time, a real port in real time."""
+        """Always fails, because an asynchronous test runs on virtual time, and a real port in real time.
+
+        Errors: RuntimeError.
+        """
         raise RuntimeError(
             "an asynchronous test runs on virtual time, and a port in real time. Write a plain `def` test and take "
             "the fixture blocking_broker: its port() is a real broker, for programs in any language"
         )
 
     async def start(self, role: str) -> None:
-        """Start a role again that was killed, and wait until it is ready."""
+        """Start a role that was killed, and wait until it is ready."""
         await started(self.faults.machine(role))
 
     async def restart(self, role: str) -> None:
@@ -98,7 +101,7 @@ class Broker(Harm):
         await self.start(role)
 
     async def create_topic(self, name: str, *, queues: int = 4) -> None:
-        """Make a topic. Errors: AlreadyExists, Invalid."""
+        """Create a topic. Errors: AlreadyExists, Invalid."""
         async with connect(ADDRESS) as client:
             await client.admin.create_topic(name, queue_count=queues)
 
@@ -108,28 +111,28 @@ class Broker(Harm):
             await send(client, topic, messages)
 
     async def messages(self, topic: str) -> list[StoredMessage]:
-        """All messages that are stored in a topic, consumed or not; those of one queue in order. Errors: NotFound."""
+        """All messages stored in a topic, consumed or not; those of one queue in order. Errors: NotFound."""
         async with connect(ADDRESS) as client:
             return await messages(client, topic)
 
     async def dead_letters(self, group: str) -> list[DeadLetter]:
-        """The messages that a group gave up."""
+        """The dead letters of a group."""
         async with connect(ADDRESS) as client:
             return await dead_letters(client, group)
 
     async def delayed(self, topic: str) -> list[DelayedMessage]:
-        """The messages of a topic that wait for their time, by that; `deliver_at_ms` says until when."""
+        """The delayed messages of a topic, ordered by their time `deliver_at_ms`."""
         async with connect(ADDRESS) as client:
             return await client.admin.list_delayed(topic, limit=DELAYED_MAX)
 
     async def subscribers(self, group: str) -> GroupDescription:
-        """Who is in a group (`members`), and how far it is in each topic (`progress`). Errors: NotFound."""
+        """The members of a group (`members`), and its progress in each topic (`progress`). Errors: NotFound."""
         async with connect(ADDRESS) as client:
             return await client.admin.groups.describe(group)
 
     @asynccontextmanager
     async def connect(self, **options: Any) -> AsyncIterator[Client]:
-        """A client of this broker, as `ortoo.client.connect` gives it."""
+        """A client of this broker, like `ortoo.client.connect`."""
         async with connect(ADDRESS, **options) as client:
             yield client
 
@@ -152,7 +155,7 @@ async def messages(client: Client, topic: str) -> list[StoredMessage]:
 
 
 async def dead_letters(client: Client, group: str) -> list[DeadLetter]:
-    """The dead letters of a group; none when it never had one."""
+    """The dead letters of a group; empty when it never had one."""
     try:
         return [letter async for letter in client.admin.dead_letters(group)]
     except NotFound:

@@ -1,4 +1,4 @@
-"""What a test, pytest's ini file and the command line say about a broker."""
+"""The options of a broker, from the mark, pytest's ini file and the command line."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,34 +12,34 @@ MARK = "seed, patience, topics, namesrv, enode, snode"
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How a test wants its broker."""
+    """The options of a test's broker."""
 
     seed: int
     patience_s: float
     topics: tuple[str, ...] = ()
-    """Topics that are there when the test begins, with four queues each."""
+    """Topics created before the test, with four queues each."""
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Of each role, settings that differ from the defaults."""
+    """Settings of each role that differ from the defaults."""
 
 
 def chosen(
     mark: Mapping[str, Any], positional: tuple[Any, ...], *, seed: int, patience: str, seed_is_given: bool
 ) -> Choices:
-    """What comes of a mark, and of the seed and the patience that hold without one.
+    """Combine a mark with the default seed and patience.
 
-    A seed that was given on the command line goes before that of the mark. Errors: ValueError, naming what is wrong.
+    A seed given on the command line precedes that of the mark. Errors: ValueError, naming the wrong option.
     """
     if positional:
         raise ValueError(f"@pytest.mark.ortoo takes names only ({MARK}), not {positional!r}")
     known = MARK.split(", ")
     unknown = sorted(set(mark) - set(known))
     if unknown:
-        raise ValueError(f"@pytest.mark.ortoo does not know {', '.join(unknown)}; it takes {MARK}")
+        raise ValueError(f"@pytest.mark.ortoo has no option {', '.join(unknown)}, expected: {MARK}")
     if not isinstance(mark.get("seed", 0), int):
         raise ValueError(f"seed of @pytest.mark.ortoo is a whole number, not {mark['seed']!r}")
     topics = mark.get("topics", ())
     if isinstance(topics, str):
-        raise ValueError(f"topics of @pytest.mark.ortoo are several names: topics=[{topics!r}]")
+        raise ValueError(f"topics of @pytest.mark.ortoo is a list of names: topics=[{topics!r}]")
     return Choices(
         seed=seed if seed_is_given else mark.get("seed", seed),
         patience_s=seconds_of(mark.get("patience", patience)),

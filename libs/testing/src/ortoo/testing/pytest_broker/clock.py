@@ -1,4 +1,4 @@
-"""The broker's time, in the test's hand."""
+"""The broker's clock, controlled by the test."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,15 +11,15 @@ from ortoo.testing.simulation.cluster.roles import EnodeMachine
 from ortoo.testing.simulation.kernel.clock import EPOCH_MS, RunClock
 
 SETTLE_S = 1.0
-"""So long time passes as usual before and after each leap: what was sent is stored, what is due is delivered."""
+"""Ordinary time before and after each leap, so that sent messages are stored and due ones delivered."""
 LEAD_S = 2.0
-"""A leap ends so long before what is due, so that whoever lost its connection by it is back in time."""
+"""A leap ends this long before the next due event, so that clients that lost their connection reconnect in time."""
 LEAP_MIN_S = 1.0
 LEAP_MAX_S = 10 * 86_400.0
 
 
 class ClientsClock(RunClock):
-    """The clock of clients in the test: the loop can tell their sleep from that of the test."""
+    """The clock of clients in the test: the loop can tell their sleeps from the test's own."""
 
     def __init__(self, loop: BrokerLoop) -> None:
         """Follow `loop`."""
@@ -27,7 +27,7 @@ class ClientsClock(RunClock):
         self._timers = loop
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so many virtual seconds."""
+        """Wait for `seconds` of virtual time."""
         if seconds <= 0:
             await super().sleep(seconds)
             return
@@ -47,16 +47,16 @@ def _wake(sleeper: "asyncio.Future[None]") -> None:
 
 
 class Passing:
-    """Lets time pass, by leaps from one thing that is due to the next: in between there are only heartbeats."""
+    """Advances time in leaps from one due event to the next: in between there are only heartbeats."""
 
     def __init__(self, loop: BrokerLoop, clock: RunClock, enode: EnodeMachine) -> None:
-        """Time of `loop`, which all machines share."""
+        """Advance the time of `loop`, which all machines share."""
         self.clock = clock
         self._loop = loop
         self._enode = enode
 
     async def pass_by(self, seconds: float) -> None:
-        """Let so much time pass; everything that is due in it happens, in order."""
+        """Advance by `seconds`; everything due in that time happens, in order."""
         end_s = self._loop.time() + seconds
         self._loop.advanced(seconds)
         await self.clock.sleep(min(SETTLE_S, seconds))
@@ -73,32 +73,32 @@ class Passing:
         if running is None:
             return None
         state = running.store.engine.state  # type: ignore[attr-defined]  # it is an enode that runs there
-        # What was due a moment ago is still on its way, and a leap would break it off.
+        # Events due a moment ago are still being processed, and a leap would interrupt them.
         at_ms = next_due_ms(state, self.clock.now_ms() - round(SETTLE_S * 500))
         return None if at_ms is None else (at_ms - EPOCH_MS) / 1000
 
 
 class _Reading:
-    """What both clocks show."""
+    """The readings that both clocks share."""
 
     def __init__(self, passing: Passing) -> None:
         self._passing = passing
 
     def now(self) -> datetime:
-        """What the broker's clocks show, in UTC."""
+        """The broker's current time, in UTC."""
         return datetime.fromtimestamp(self.now_ms() / 1000, UTC)
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC, as `deliver_at_ms` of a message counts them."""
+        """Milliseconds since 1970-01-01 UTC, the unit of a message's `deliver_at_ms`."""
         return self._passing.clock.now_ms()
 
     def in_ms(self, duration: Duration) -> int:
-        """The time so long from now, for `deliver_at_ms`."""
+        """The time `duration` from now, for `deliver_at_ms`."""
         return self.now_ms() + round(seconds_of(duration) * 1000)
 
 
 class BrokerClock(_Reading):
-    """The clock of the broker and of the test's clients. While everybody waits, time passes by itself."""
+    """The clock of the broker and of the test's clients. While all of them wait, time passes automatically."""
 
     async def advance(
         self,
@@ -109,15 +109,15 @@ class BrokerClock(_Reading):
         minutes: float = 0.0,
         seconds: float = 0.0,
     ) -> None:
-        """Let so much time pass: `advance("1h30m")`, `advance(minutes=90)`. What is due in it happens, in order.
+        """Advance the clock: `advance("1h30m")`, `advance(minutes=90)`. Everything due in that time happens, in order.
 
-        Errors: ValueError for what is no duration.
+        Errors: ValueError for an invalid duration.
         """
         await self._passing.pass_by(total_s(duration, days, hours, minutes, seconds))
 
 
 class BlockingClock(_Reading):
-    """As `BrokerClock`, for tests without an event loop."""
+    """Like `BrokerClock`, for tests without an event loop."""
 
     def __init__(self, passing: Passing, drive: Callable[..., None]) -> None:
         """`drive` runs a coroutine to its end."""
@@ -133,11 +133,11 @@ class BlockingClock(_Reading):
         minutes: float = 0.0,
         seconds: float = 0.0,
     ) -> None:
-        """As `BrokerClock.advance`."""
+        """Like `BrokerClock.advance`."""
         self._drive(self._passing.pass_by(total_s(duration, days, hours, minutes, seconds)))
 
 
 def total_s(duration: Duration, days: float, hours: float, minutes: float, seconds: float) -> float:
-    """All of it in seconds. Errors: ValueError."""
+    """The sum in seconds. Errors: ValueError."""
     named = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
     return seconds_of(duration) + seconds_of(named)

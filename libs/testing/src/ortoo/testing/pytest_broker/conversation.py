@@ -1,4 +1,4 @@
-"""What was said last between the test and the broker, for the report of a test that failed."""
+"""The last packets between the test and the broker, for the report of a failed test."""
 
 import io
 import re
@@ -11,16 +11,16 @@ _LINE = re.compile(r"(?P<at>[\d.]+) (?P<way>\S+) (?P<what>.*)\n")
 
 
 class Conversation(io.TextIOBase):
-    """The file that a trace is written to: it keeps the last lines that concern the test, and every fault."""
+    """A trace file that keeps the last lines that concern the test, and every fault."""
 
     def __init__(self) -> None:
-        """Nothing was said."""
+        """Start empty."""
         self.lines_of_test = 0
-        """How many packets went from or to the test."""
+        """The number of packets from or to the test."""
         self._lines: deque[str] = deque(maxlen=LINES_MAX)
 
     def write(self, line: str) -> int:
-        """Keep a line of the trace, unless it is between the roles themselves."""
+        """Keep a line of the trace, unless it is between two roles."""
         if f" {TEST}>" in line or f">{TEST} " in line:
             self.lines_of_test += 1
             self._lines.append(line)
@@ -29,7 +29,7 @@ class Conversation(io.TextIOBase):
         return len(line)
 
     def told(self) -> str:
-        """The lines, for people."""
+        """The lines as text."""
         return "\n".join(map(_told, self._lines)) or "(nothing was said)"
 
 

@@ -1,13 +1,13 @@
-"""What an enode is going to do by itself, and when: so that time can be let pass without passing over anything."""
+"""The next timed action of an enode, so that a leap of time does not skip it."""
 
 from ortoo.enode.state.fold import State
 
 LINES_MAX = 1_000
-"""So many leases of a queue are looked at."""
+"""The number of leases examined in each queue."""
 
 
 def next_due_ms(state: State, after_ms: int) -> int | None:
-    """When the next delayed message, lease, retry or check of a transaction is due: wall-clock milliseconds."""
+    """The time of the next delayed message, lease expiry, retry or transaction check: wall-clock milliseconds."""
     found = [half.next_check_ms for half in state.halves.open.values()]
     for topic_id in tuple(state.timers._topics):
         found += [at_ms for at_ms, *_ in state.timers.listed(topic_id, after_ms, 1)]

@@ -11,13 +11,13 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
 
 
 def seconds_of(duration: Duration) -> float:
-    """How many seconds that is. Errors: ValueError for what is no duration, or is negative."""
+    """The duration in seconds. Errors: ValueError for an invalid or negative duration."""
     if isinstance(duration, timedelta):
         seconds = duration.total_seconds()
     elif isinstance(duration, str):
         parts = list(_PART.finditer(duration))
         if not parts or "".join(part.group() for part in parts) != duration.lstrip():
-            raise ValueError(f'{duration!r} is no duration; write "30m", "1h30m", "2d" or "500ms"')
+            raise ValueError(f'{duration!r} is not a duration; expected "30m", "1h30m", "2d" or "500ms"')
         seconds = sum(float(number) * _UNITS[unit] for number, unit in (part.groups() for part in parts))
     else:
         seconds = float(duration)
@@ -27,7 +27,7 @@ def seconds_of(duration: Duration) -> float:
 
 
 def told(seconds: float) -> str:
-    """For people: 5400 s is `1h30m`."""
+    """A duration as text: 5400 s is `1h30m`."""
     if seconds < 60:
         return f"{seconds:.3g}s"
     words, rest = "", round(seconds)

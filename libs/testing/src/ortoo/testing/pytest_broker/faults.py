@@ -1,4 +1,4 @@
-"""What can be done to a broker: each fault ends when its `with` block does, or by `end()`."""
+"""Faults of a broker: each one ends with its `with` block, or by `end()`."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -12,18 +12,18 @@ from ortoo.testing.simulation.cluster.machine import Machine
 
 ROLES = ("namesrv", "enode", "snode")
 SENDING = ("Publish", "Produce", "EndTransaction", "BeginTransaction", "SendMessage")
-"""The calls by which messages are sent, of Ortoo's protocol and of RocketMQ's."""
+"""The calls that send messages, of Ortoo's protocol and of RocketMQ's."""
 
 
 class Fault:
-    """Something that is wrong now."""
+    """A fault in effect."""
 
     def __init__(self, undo: Callable[[], object]) -> None:
         """`undo` is called once."""
         self._undo: Callable[[], object] | None = undo
 
     def end(self) -> None:
-        """Let all be well again; nothing happens the second time."""
+        """End the fault; the second call does nothing."""
         undo, self._undo = self._undo, None
         if undo is not None:
             undo()
@@ -38,20 +38,20 @@ class Fault:
 
 
 class LostAnswers(Fault):
-    """Answers to sends that are lost on their way: the message is stored, and its sender does not hear of it."""
+    """Lost answers to sends: the message is stored, and its sender gets no answer."""
 
     def __init__(self, undo: Callable[[], object]) -> None:
-        """None was lost yet."""
+        """Start with a count of zero."""
         super().__init__(undo)
         self.lost = 0
-        """How many were lost."""
+        """The number of lost answers."""
 
 
 class Faults:
-    """Whoever does harm to a broker."""
+    """Injects faults into a broker."""
 
     def __init__(self, cluster: SimulatedCluster, loop: BrokerLoop) -> None:
-        """Harm these machines."""
+        """Inject faults into these machines."""
         self._loop = loop
         self._network = cluster.world.network
         self._world = cluster.world
@@ -63,42 +63,42 @@ class Faults:
     def machine(self, role: str) -> Machine:
         """The machine of a role. Errors: ValueError."""
         if role not in self._machines:
-            raise ValueError(f"{role!r} is no role of the broker; there are {', '.join(ROLES)}")
+            raise ValueError(f"{role!r} is not a role of the broker; expected one of {', '.join(ROLES)}")
         return self._machines[role]
 
     def kill(self, role: str, back_after_s: float | None) -> None:
-        """End a process as SIGKILL does; somebody starts it again after so long, unless that is None."""
+        """Kill a process like SIGKILL; it starts again after `back_after_s`, unless that is None."""
         machine = self.machine(role)
         machine.kill()
         if back_after_s is not None:
             self._loop.wait_for(self._loop.call_later(back_after_s, machine.start, context=self._loop.outside.context))
 
     def freeze(self, role: str) -> Fault:
-        """Stop a process as SIGSTOP does."""
+        """Stop a process like SIGSTOP."""
         machine = self.machine(role)
         machine.pause()
         return Fault(machine.resume)
 
     def isolate(self, role: str) -> Fault:
-        """Let nothing reach a machine, nor anything from it."""
+        """Cut a machine off the network."""
         name = self.machine(role).name
         self._note(f"isolate {name}")
         return Fault(self._network.isolate(name))
 
     def slow_network(self, factor: float) -> Fault:
-        """Let everything between the test and the broker take so many times as long."""
+        """Slow the network between the test and the broker down by `factor`."""
         self._note(f"network slower by {factor:g}")
         return Fault(self._network.slow(TEST, factor))
 
     def slow_disk(self, factor: float) -> Fault:
-        """Let the enode's disk take so many times as long."""
+        """Slow the enode's disk down by `factor`."""
         latency, before = self._enode.disk.latency, self._enode.disk.latency.factor
         latency.factor = factor
         self._note(f"disk slower by {factor:g}")
         return Fault(lambda: setattr(latency, "factor", before))
 
     def full_disk(self) -> Fault:
-        """Let the enode's disk have no room left."""
+        """Fill the enode's disk."""
         self._note("disk full")
         disk = self._enode.disk
         disk.current.full_after(0)

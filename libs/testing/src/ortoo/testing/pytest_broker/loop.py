@@ -1,4 +1,4 @@
-"""The event loop of a test that has a broker: virtual time with an end, and threads for the test's blocking calls."""
+"""The event loop of a test with a broker: virtual time with a limit, and threads for the test's blocking calls."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,47 +16,47 @@ from ortoo.testing.simulation.kernel.process import SimulatedProcess, current_pr
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 LONG_S = 15.0
-"""A timer of the test that is set for so long is something to wait for; a shorter one is housekeeping."""
+"""A longer timer of the test is an event to wait for; a shorter one is housekeeping."""
 CLIENTS_LONG_S = 60.0
-"""The same of a timer of the client library, which looks for new routes every half minute."""
+"""The same limit for timers of the client library, which refreshes routes every half minute."""
 GRPC = "ortoo.testing.memory_grpc"
 
 
 class OutOfPatience(Exception):
-    """The test waits for something that does not come by itself."""
+    """The test waits for an event that time alone does not bring."""
 
 
 class BrokerLoop(VirtualLoop):
-    """A simulated run's loop, for a test that is written by somebody else."""
+    """The loop of a simulated run, for an application's own test."""
 
     def __init__(self, chances: Chances, *, patience_s: float) -> None:
-        """So much time passes by itself; what a test advances does not count."""
+        """`patience_s` is the virtual time that may pass automatically; time that a test advances does not count."""
         super().__init__(chances)
         self.patience_s = patience_s
         self.threads: dict[int, BorrowedThread] = {}
-        """Threads of the test that are in the middle of something, by their identity."""
+        """Running threads of the test, by their identity."""
         self.in_client = False
-        """Whether the timer that is set now is one of the client library."""
+        """Whether the client library sets the current timer."""
         self._limit_s = patience_s
         self._long: list[asyncio.TimerHandle] = []
 
     def advanced(self, seconds: float) -> None:
-        """The test lets so much time pass: its patience begins anew at the end."""
+        """The test advances the clock by `seconds`; the patience starts again after that."""
         self._limit_s = self.time() + seconds + self.patience_s
 
     def next_timer_s(self) -> float | None:
-        """When the first of the test's own long timers fires, such as one of `asyncio.sleep(3600)`."""
+        """The time of the first long timer of the test itself, such as one of `asyncio.sleep(3600)`."""
         self._long = [timer for timer in self._long if not timer.cancelled() and timer.when() > self.time()]
         return min((timer.when() for timer in self._long), default=None)
 
     def wait_for(self, timer: asyncio.TimerHandle) -> None:
-        """Let no leap of time pass over this timer."""
+        """Do not leap past this timer."""
         self._long.append(timer)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """As `VirtualLoop.call_at`."""
+        """Like `VirtualLoop.call_at`."""
         timer = super().call_at(when, callback, *args, context=context)
         if when - self.time() >= (CLIENTS_LONG_S if self.in_client else LONG_S) and is_of_test(current_process()):
             module = getattr(callback, "__module__", "") or ""
@@ -65,7 +65,7 @@ class BrokerLoop(VirtualLoop):
         return timer
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
-        """Of the test, run `func` in a thread that has its turn while the loop waits, and so may call and block."""
+        """For the test, run `func` in a thread that takes turns with the loop, so that it may block."""
         if not is_of_test(current_process()):
             return super().run_in_executor(executor, func, *args)
         answer: asyncio.Future[T] = self.create_future()
@@ -79,15 +79,15 @@ class BrokerLoop(VirtualLoop):
         if self.time() > self._limit_s:
             self._limit_s = self.time() + self.patience_s  # so that fixtures can end in order
             raise OutOfPatience(
-                f"{told(self.patience_s)} of virtual time passed by themselves and the test still waits"
-                f"{self._where()}. Either it waits for what does not come, or it has to let time pass: "
+                f"{told(self.patience_s)} of virtual time passed and the test still waits"
+                f"{self._where()}. Either the event never happens, or the test must advance the clock: "
                 'broker.clock.advance("1h"). More patience: @pytest.mark.ortoo(patience="3h")'
             )
 
     def _where(self) -> str:
         for task in sorted(asyncio.all_tasks(self), key=hash):
             if task.get_coro() is not None and is_of_test(getattr(task, "process", None)):
-                return f", in {place_of(task)}"  # the oldest one: the test itself
+                return f", in {place_of(task)}"  # the oldest task is the test itself
         return ""
 
 

@@ -1,4 +1,4 @@
-"""What pytest loads: options, the mark, the fixtures. Everything else is imported when a test asks for a broker."""
+"""The pytest plugin: options, the mark, the fixtures. Everything else is imported when a test asks for a broker."""
 
 import inspect
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -22,25 +22,25 @@ _STAGE = pytest.StashKey["Stage"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--ortoo-seed`, and what the ini file may say."""
+    """Register `--ortoo-seed` and the ini options."""
     group = parser.getgroup("ortoo", "a broker in the test")
     group.addoption("--ortoo-seed", type=int, help="the seed of every broker, as a failed test printed it")
     parser.addini("ortoo_seed", "the seed of every broker; without one each test draws its own")
-    parser.addini("ortoo_patience", "how much virtual time passes by itself before a test fails", default="30m")
+    parser.addini("ortoo_patience", "virtual time that may pass automatically before a test fails", default="30m")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say what the mark is."""
+    """Register the mark."""
     config.addinivalue_line(
         "markers",
-        "ortoo(seed, patience, topics, namesrv, enode, snode): how the test's broker shall be; "
-        "the last three are settings of its roles",
+        "ortoo(seed, patience, topics, namesrv, enode, snode): the options of the test's broker. "
+        "The last three are settings of its roles",
     )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
-    """Have pytest-asyncio run a test that has a broker on the broker's loop; no other test is touched."""
+    """Let pytest-asyncio run a test with a broker on the broker's loop; no other test is affected."""
     manager = metafunc.config.pluginmanager
     if not set(FIXTURES).isdisjoint(metafunc.fixturenames) and hasattr(manager.hook, HOOK):
         factories = _Factories()
@@ -53,24 +53,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
 
 
 class _Factories:
-    """What pytest-asyncio asks for the loops of a test."""
+    """The loop factories that pytest-asyncio asks for."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_asyncio_loop_factories(
         self, item: pytest.Item
     ) -> "Mapping[str, Callable[[], asyncio.AbstractEventLoop]]":
-        """The broker's loop, whichever test runs when it is asked for."""
+        """The broker's loop of the test that is running."""
         return {"ortoo": _Running.adopted_loop}
 
 
 class _Running:
-    """The test that runs now."""
+    """The running test."""
 
     item: pytest.Item | None = None
 
     @classmethod
     def adopted_loop(cls) -> "asyncio.AbstractEventLoop":
-        """Its broker's loop, which whoever asks runs and closes."""
+        """Its broker's loop; the caller runs and closes it."""
         assert cls.item is not None
         stage = _stage_of(cls.item)
         stage.is_adopted = True
@@ -79,13 +79,13 @@ class _Running:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note which test runs."""
+    """Record the running test."""
     _Running.item = item
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a coroutine test that has a broker and that nobody else runs, so that no other plugin is needed."""
+    """Run a coroutine test with a broker if no other plugin does, so that none is required."""
     stage = pyfuncitem.stash.get(_STAGE, None)
     if stage is None or not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
@@ -96,7 +96,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tell a failed test's seed, and what was said last."""
+    """Add the seed and the last packets to the report of a failed test."""
     report = yield
     stage = item.stash.get(_STAGE, None)
     if stage is not None and report.failed:
@@ -106,22 +106,22 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def broker(request: pytest.FixtureRequest) -> "Iterator[Broker]":
-    """A whole small broker in this process, on virtual time, for asynchronous tests."""
+    """A small broker in this process, on virtual time, for asynchronous tests."""
     from ortoo.testing.pytest_broker.broker import Broker
 
     if not _is_coroutine_test(request):
-        pytest.fail(f"{request.node.name} is no `async def`; take the fixture blocking_broker instead", pytrace=False)
+        pytest.fail(f"{request.node.name} is not an `async def`; use the fixture blocking_broker", pytrace=False)
     with _Opened(request) as stage:
         yield Broker(stage)
 
 
 @pytest.fixture
 def blocking_broker(request: pytest.FixtureRequest) -> "Iterator[BlockingBroker]":
-    """As `broker`, for tests that are plain functions and use `ortoo.client.blocking`."""
+    """Like `broker`, for tests that are plain functions and use `ortoo.client.blocking`."""
     from ortoo.testing.pytest_broker.blocking import BlockingBroker
 
     if _is_coroutine_test(request):
-        pytest.fail(f"{request.node.name} is an `async def`; take the fixture broker instead", pytrace=False)
+        pytest.fail(f"{request.node.name} is an `async def`; use the fixture broker", pytrace=False)
     with _Opened(request) as stage:
         made = BlockingBroker(stage)
         try:
@@ -131,7 +131,7 @@ def blocking_broker(request: pytest.FixtureRequest) -> "Iterator[BlockingBroker]
 
 
 class _Opened:
-    """The test's broker, switched on in the block."""
+    """The test's broker, running within the block."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         item = request.node
@@ -165,14 +165,14 @@ def _is_coroutine_test(request: pytest.FixtureRequest) -> bool:
 
 
 def _stage_of(item: pytest.Item) -> "Stage":
-    """The broker of a test, switched off at first. Fails the test when what it wants is wrong."""
+    """The broker of a test, not started. Fails the test when its options are wrong."""
     from ortoo.common.process.randomness import Randomness
     from ortoo.testing.pytest_broker.choices import chosen
     from ortoo.testing.pytest_broker.stage import Stage
 
     found = item.stash.get(_STAGE, None)
     if found is None:
-        marks = list(item.iter_markers("ortoo"))[::-1]  # the closest one says the last word
+        marks = list(item.iter_markers("ortoo"))[::-1]  # the closest mark has precedence
         named = {name: value for mark in marks for name, value in mark.kwargs.items()}
         positional = tuple(value for mark in marks for value in mark.args)
         given, ini = item.config.getoption("--ortoo-seed"), item.config.getini("ortoo_seed")

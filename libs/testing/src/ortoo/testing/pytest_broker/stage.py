@@ -1,4 +1,4 @@
-"""Everything of one test's broker: the world, the machines, the process that the test is."""
+"""One test's broker: the world, the machines, and the process of the test."""
 
 import asyncio
 import contextlib
@@ -29,12 +29,12 @@ from ortoo.testing.simulation.world import World
 
 T = TypeVar("T")
 ADDRESS = "localhost:8081"
-"""Where the snode listens, so that a client that is told nothing finds it."""
+"""The snode's address, the default of clients."""
 NEVER_S = 20 * 86_400.0
-"""Nothing expires only because the test let a day pass at once: longer than `LEAP_MAX_S` of the clock."""
+"""No lease or session expires because the test advances a day at once: longer than `LEAP_MAX_S` of the clock."""
 LOOK_S = 0.02
 TIDY_S = 30.0
-"""So long the tasks that a test left may take to hear that they are cancelled."""
+"""The time that cancelled tasks of the test may take to end."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "namesrv": {"lease_s": NEVER_S},
     "enode": {"transaction_check_interval_ms": 30_000},
@@ -46,7 +46,7 @@ class Stage:
     """One broker, from before the test to after it."""
 
     def __init__(self, choices: Choices) -> None:
-        """A broker that is switched off. Its loop can be given to whoever runs the test."""
+        """A broker that is not started. Its loop can be given to the runner of the test."""
         self.choices = choices
         self.conversation = Conversation()
         self.world = World(
@@ -56,7 +56,7 @@ class Stage:
         )
         self.loop = cast("BrokerLoop", self.world.loop)
         self.is_adopted = False
-        """Whether somebody else runs the loop, and closes it: pytest-asyncio."""
+        """Whether pytest-asyncio runs the loop, and closes it."""
         self.cluster = SimulatedCluster(self.world, Shape(name_servers=1, enodes=1, snodes=1))
         for role, machine in zip(("namesrv", "enode", "snode"), self.cluster.machines, strict=True):
             machine.chosen = SETTINGS[role] | dict(choices.settings.get(role, {}))
@@ -73,7 +73,7 @@ class Stage:
         self._is_over = False
 
     def open(self) -> None:
-        """Switch the broker on; from now on the context of whoever calls is the test's. Errors: those of settings."""
+        """Start the broker; from now on the caller's context is the test's. Errors: those of settings."""
         self._garbage.enter_context(garbage_of_its_own())
         try:
             self.drive(self._start())
@@ -92,7 +92,7 @@ class Stage:
             raise
 
     def close(self) -> None:
-        """End everything; the context is what it was before."""
+        """End everything and restore the context."""
         try:
             if self._is_over:
                 return
@@ -105,7 +105,7 @@ class Stage:
             with _silence():
                 bury_all(self.loop, self.world.processes)
             for task in asyncio.all_tasks(self.loop):
-                asyncio.tasks._unregister_task(task)  # documented, for those who end tasks
+                asyncio.tasks._unregister_task(task)  # documented, for code that ends tasks
             self.world.database.close()
             if not self.is_adopted:
                 self.loop.close()
@@ -113,17 +113,17 @@ class Stage:
             self._garbage.close()
 
     def drive(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` to its end; only while nobody else runs the loop."""
+        """Run `work` to its end; only while no other code runs the loop."""
         answer: T = self.loop.run_until_complete(work)
         return answer
 
     def told(self, test: str) -> str:
-        """What a failed test has to say."""
+        """The report of a failed test."""
         lines = [
             f"seed {self.choices.seed}, {told(self.world.loop.time())} of virtual time. The same run again:",
             f"  pytest {test!r} --ortoo-seed={self.choices.seed}",
             "",
-            "said last, in virtual seconds:",
+            "last packets, in virtual seconds:",
             self.conversation.told(),
         ]
         if self.world.findings:
@@ -141,7 +141,7 @@ class Stage:
         starting.result()
 
     async def _prepare(self) -> None:
-        """Wait until the name server knows the enode, and make the topics."""
+        """Wait until the enode is registered, and create the topics."""
         async with connect(ADDRESS) as client:
             while not any(enode.alive for enode in (await client.admin.describe_cluster()).enodes):
                 await self.world.clock.sleep(LOOK_S)
@@ -149,7 +149,7 @@ class Stage:
                 await client.admin.create_topic(topic)
 
     async def _tidy(self) -> None:
-        """Cancel what the test left, as `asyncio.run` does, while the broker can still answer."""
+        """Cancel the test's remaining tasks, as `asyncio.run` does, while the broker can still answer."""
         left = [
             task
             for task in asyncio.all_tasks(self.loop)
@@ -170,7 +170,7 @@ class Stage:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Let nobody hear what processes say while they are buried."""
+    """Drop the log lines of processes while they are closed."""
 
     def drop(*_: Any) -> Any:
         raise structlog.DropEvent

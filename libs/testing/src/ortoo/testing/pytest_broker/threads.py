@@ -1,7 +1,7 @@
 """Threads that take turns with the loop, so that blocking calls work on virtual time and the seed decides everything.
 
-The loop and the threads of a test never run at the same time: a thread runs while the loop waits for it, until it
-returns or makes a blocking call of the client; then the loop goes on until the call is done.
+The loop and the threads of a test never run at the same time. A thread runs while the loop waits for it, until it
+returns or makes a blocking call of the client. Then the loop runs until the call is done.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ T = TypeVar("T")
 
 
 class _Ended(BaseException):
-    """The broker is gone; nobody is to catch that."""
+    """The broker is closed; no code should catch this."""
 
 
 class BorrowedThread:
     """A thread that runs a function of the test."""
 
     def __init__(self, loop: "BrokerLoop", work: Callable[[], Any], answer: "asyncio.Future[Any]") -> None:
-        """A thread that has not begun; `answer` gets what `work` returns or raises."""
+        """A thread that has not started; `answer` gets the result or the error of `work`."""
         self._loop = loop
         self._work = work
         self._answer = answer
@@ -41,7 +41,7 @@ class BorrowedThread:
         self._thread = threading.Thread(target=self._run, name="ortoo-test", daemon=True)
 
     def go(self, *_: object) -> None:
-        """Give the thread its turn, until it returns or waits for something. Only the loop calls this."""
+        """Let the thread run until it returns or waits. Only the loop calls this."""
         if self._thread.ident is None:
             self._thread.start()
             assert self._thread.ident is not None
@@ -56,7 +56,7 @@ class BorrowedThread:
             self._wanted.add_done_callback(self.go)
 
     def wait(self, wanted: "asyncio.Future[Any]") -> None:
-        """Let the loop go on until `wanted` is done. Only the thread itself calls this."""
+        """Let the loop run until `wanted` is done. Only the thread itself calls this."""
         if self._is_ended:
             raise _Ended
         self._wanted = wanted
@@ -66,7 +66,7 @@ class BorrowedThread:
             raise _Ended
 
     def end(self) -> None:
-        """Let the thread unwind: what it waits for will not come."""
+        """Let the thread unwind: the event it waits for will not come."""
         self._is_ended = True
         self._its_turn.release()
         self._thread.join(timeout=1.0)
@@ -85,10 +85,10 @@ class BorrowedThread:
 
 
 class TakenTurns(LoopThread):
-    """What a blocking client runs on in a test: no thread of its own, but the test's loop."""
+    """Runs a blocking client on the test's loop instead of a thread of its own."""
 
     def __init__(self, loop: "BrokerLoop") -> None:
-        """Calls come from the test, or from a thread that it began by `asyncio.to_thread` or as a handler."""
+        """Calls come from the test, or from a thread that it started by `asyncio.to_thread` or as a handler."""
         self._opened = {}
         self._is_closed = False
         self._process_id = os.getpid()
@@ -97,7 +97,7 @@ class TakenTurns(LoopThread):
         self._context = copy_context()
 
     def call(self, call: Callable[[], T]) -> T:
-        """Run a plain function where the loop is."""
+        """Run a plain function in turn with the loop."""
         return call()
 
     def soon(self, call: Any, *arguments: Any) -> None:
@@ -105,7 +105,7 @@ class TakenTurns(LoopThread):
         self._turning.call_soon(call, *arguments, context=self._context.copy())
 
     def _end(self) -> None:
-        self._is_closed = True  # nothing else ends: the loop is the test's
+        self._is_closed = True  # the loop belongs to the test and is not closed
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> Call[T]:
         if self._is_closed:
@@ -116,11 +116,11 @@ class TakenTurns(LoopThread):
             refused = ""
             if thread != self._owner:
                 refused = (
-                    "a thread that the test began itself cannot use a broker on virtual time: give the work to "
-                    "asyncio.to_thread, or take a real one with blocking_broker.port()"
+                    "a thread that the test started itself cannot use a broker on virtual time. Pass the work to "
+                    "asyncio.to_thread, or use a real broker with blocking_broker.port()"
                 )
             elif self._turning.is_running():
-                refused = "a blocking call inside a coroutine stops everything; use ortoo.client or asyncio.to_thread"
+                refused = "a blocking call inside a coroutine stops the loop; use ortoo.client or asyncio.to_thread"
             if refused:
                 work.close()
                 raise Conflict(refused)
@@ -139,7 +139,7 @@ class TakenTurns(LoopThread):
         return call.task.result()  # type: ignore[no-any-return]
 
     def finish(self, task: "asyncio.Task[Any]", limit_s: float | None = None) -> None:
-        """Let the loop run until `task` is done, for so long at most."""
+        """Let the loop run until `task` is done, at most for `limit_s`."""
         if task.done():
             return
 
@@ -155,7 +155,7 @@ class TakenTurns(LoopThread):
 
 
 class _Answer(Call[T]):
-    """What a call will bring. Cancelling it waits until the call has ended."""
+    """The future result of a call. Cancelling it waits until the call has ended."""
 
     def __init__(self, turns: TakenTurns, task: "asyncio.Task[Any]") -> None:
         self.task = task

@@ -1,1 +1,1 @@
-"""Long random runs of one promise each, against the simplest model of it."""
+"""Long random runs, each checking one promise against the simplest model of it."""

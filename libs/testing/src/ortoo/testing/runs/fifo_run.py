@@ -1,11 +1,13 @@
-"""Many message groups, many consumers that join and leave, and one group that nobody can process.
+"""Many message groups, many consumers that join and leave, and one message group that always fails.
 
     python -m ortoo.testing.runs.fifo_run --keys 10000 --consumers 50 --rounds 11
 
-Each round consumes two topics with the same messages, one after the other: in one of them the handlers of one message
-group always fail. Order is checked at every delivery: when message n of a group comes, n - 1 must have been
-acknowledged. What the poisoned group costs the others is the ratio of their rates, both of the same round; on a machine
-that does other work as well, the ratio of processor time a message of all processes together says it more quietly.
+Each round consumes two topics with the same messages, one after the other. In one of them the handlers of one message
+group always fail. Order is checked at every delivery: when message n of a group arrives, n - 1 must have been
+acknowledged.
+
+The cost of the poisoned group to the others is the ratio of their rates in the same round. On a busy machine, the ratio
+of processor time a message of all processes together has less noise.
 """
 
 import argparse
@@ -32,20 +34,20 @@ POISONED = 0
 POISON_DELAY_MS = 20
 SEND_AT_ONCE = 2_000
 LIVES = (4, 12)
-"""A consumer leaves after so many pops, the last of which it processes by half, and the next one joins."""
+"""The range of pops after which a consumer leaves. It processes half of the last one, and the next consumer joins."""
 COUNTED_PART = 0.9
-"""The rate is that of the first so many of the messages: at the end, too few are left for all."""
+"""The rate is that of this part of the messages: at the end, too few are left for all consumers."""
 NEVER = 1_000_000
 
 
 @dataclass
 class Seen:
-    """What consumers of one topic got."""
+    """The messages that consumers of one topic received."""
 
     keys: int
     per_key: int
     done: list[int] = field(init=False)
-    """Of each key: the first number that is not acknowledged."""
+    """For each key, the first number that is not acknowledged."""
     left: int = field(init=False)
     """Messages of healthy keys that are not acknowledged."""
     inversions: int = 0
@@ -56,12 +58,12 @@ class Seen:
     finished: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        """Nothing came yet."""
+        """Start with nothing received."""
         self.done = [0] * self.keys
         self.left = (self.keys - 1) * self.per_key
 
     def delivered(self, key: int, number: int) -> None:
-        """A consumer got a message."""
+        """A consumer received a message."""
         self.inversions += number > self.done[key]
         self.redelivered += number < self.done[key]
 
@@ -91,14 +93,14 @@ class FifoRun:
         pop_messages: int = 32,
         seed: int = 0,
     ) -> None:
-        """Everything lies in `folder`."""
+        """Use `folder` for all data."""
         self._pop_messages = pop_messages
         self._folder, self._keys, self._per_key = folder, keys, per_key
         self._consumers, self._rounds = consumers, rounds
         self._chance, self._clock = Randomness(seed), SystemClock()
 
     async def run(self) -> dict[str, Any]:
-        """Do it and say what was seen."""
+        """Run it and return the figures."""
         rates: dict[bool, list[float]] = {False: [], True: []}
         costs_us: dict[bool, list[float]] = {False: [], True: []}
         seen: list[Seen] = []
@@ -192,7 +194,7 @@ class FifoRun:
 
 
 def cpu_s(cluster: ProcessCluster) -> float:
-    """Processor seconds of snode, enode and this process so far."""
+    """Processor seconds so far of snode, enode and this process."""
     spent = sum(os.times()[:2])
     for role in (cluster.enode, cluster.snode):
         fields = Path(f"/proc/{role.pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -201,7 +203,7 @@ def cpu_s(cluster: ProcessCluster) -> float:
 
 
 def main() -> None:
-    """Run it from the command line and print what was seen as JSON; exit code 1 when an order was not kept."""
+    """Run it from the command line and print the figures as JSON; exit code 1 when an order was violated."""
     parser = argparse.ArgumentParser(prog="python -m ortoo.testing.runs.fifo_run", description=__doc__.splitlines()[0])
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--per-key", type=int, default=5)

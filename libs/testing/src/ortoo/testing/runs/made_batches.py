@@ -1,4 +1,4 @@
-"""The batches that producers of this process make, kept to be compared with what arrives elsewhere."""
+"""The batches that producers of this process seal, to compare with the batches that arrive elsewhere."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 
 
 def made_batches(monkeypatch: pytest.MonkeyPatch) -> list[SealedBatch]:
-    """A list that every batch is added to as it is sealed; it grows until the test ends."""
+    """A list to which every sealed batch is added; it grows until the test ends."""
     made: list[SealedBatch] = []
 
     def kept(*arguments: Any, **options: Any) -> SealedBatch:

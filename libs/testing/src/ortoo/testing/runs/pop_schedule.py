@@ -1,13 +1,17 @@
 """A long random schedule of pops against the simplest model: one row a message.
 
-python -m ortoo.testing.runs.pop_schedule --steps 1000000          # prints its seed and what it counted
-python -m ortoo.testing.runs.pop_schedule --steps 5000 --seed 7    # one schedule again
+    python -m ortoo.testing.runs.pop_schedule --steps 1000000          # prints its seed and counts
+    python -m ortoo.testing.runs.pop_schedule --steps 5000 --seed 7     # repeats one schedule
 
-Consumers pop, acknowledge, give back, renew, forget, answer late; the process crashes, losing what was not flushed, and
-starts again from a checkpoint and the log behind it. After every step: a message is delivered only when nobody has it,
-it is not finished and, in order, nothing before it in its message group is unfinished; its attempt is the number of its
-deliveries that the log knows and one more; what was acknowledged, with the disk's word for it, never comes back; and a
-pop that finds less than it asked for leaves nothing behind that could be delivered. At the end everything is finished.
+Consumers pop, acknowledge, release, renew, forget and answer late. The process crashes, loses unflushed changes, and
+starts again from a checkpoint and the log behind it. After every step:
+
+* A delivered message had no lease and was unfinished. In order, all earlier ones of its message group are finished.
+* Its attempt is one more than the number of its deliveries in the log.
+* A message whose acknowledgement was synced never comes back.
+* A pop that finds less than requested leaves nothing deliverable behind.
+
+At the end everything is finished.
 """
 
 import argparse
@@ -25,16 +29,16 @@ TOPIC, GROUP, QUEUE = 7, "billing", 3
 INVISIBLE_MS = 1_000
 ATTEMPTS_MAX = 4
 UNFINISHED_MAX = 120
-"""The schedule stores nothing new while so much is unfinished, or the model would be slow."""
+"""The schedule stores no messages above this number of unfinished ones, because the model would be slow."""
 
 
 class Broken(AssertionError):
-    """The line broke a promise; the message says which."""
+    """The line broke a promise, which the message names."""
 
 
 @dataclass(slots=True)
 class Row:
-    """One message, as the model knows it."""
+    """The model's state of one message."""
 
     done: bool = False
     attempt: int = 0
@@ -43,13 +47,13 @@ class Row:
     leased: bool = False
 
     def copy(self) -> "Row":
-        """The same, to be changed by itself."""
+        """An independent copy."""
         return Row(self.done, self.attempt, self.number, self.until_ms, self.leased)
 
 
 @dataclass(slots=True)
 class Counts:
-    """What happened."""
+    """Counts of the events of a run."""
 
     steps: int = 0
     delivered: int = 0
@@ -63,7 +67,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Lease:
-    """Messages that a consumer has, or believes to have."""
+    """Messages that a consumer holds, or believes to hold."""
 
     number: int
     offsets: list[int]
@@ -99,7 +103,7 @@ class Schedule:
         self._line = self._started()
 
     def run(self, steps: int) -> Counts:
-        """Do so many steps, then finish everything. Errors: Broken, naming the step."""
+        """Do `steps` steps, then finish everything. Errors: Broken, naming the step."""
         actions = (
             [self._store] * 14 + [self._pop] * 30 + [self._acknowledge] * 26 + [self._give_back] * 8
             + [self._renew] * 6 + [self._pass_time] * 8 + [self._flush] * 20 + [self._forget] * 2
@@ -119,7 +123,7 @@ class Schedule:
             raise Broken(f"seed {self.seed}, step {self.counts.steps}: {error}") from None
         return self.counts
 
-    # what happens
+    # Events.
 
     def _store(self) -> None:
         if len(self._live) < UNFINISHED_MAX:
@@ -200,7 +204,7 @@ class Schedule:
         for first, count, attempt in settled.rows:
             for offset in range(first, first + count):
                 if not self._may_settle(offset, lease.number):
-                    raise Broken(f"message {offset} was given back by lease {lease.number:#x}, which has it no more")
+                    raise Broken(f"message {offset} was released by lease {lease.number:#x}, which no longer has it")
                 row = self._row(offset)
                 row.attempt, row.number, row.leased, row.until_ms = (
                     attempt, lease.number, False, self._now_ms + delay_ms,
@@ -272,7 +276,7 @@ class Schedule:
         self.counts.starts += 1
         down_ms = self._chance.below(1500)
         self._wall_ms += down_ms
-        forward_ms = self._chance.below(5000)  # another boot: monotonic time means nothing across it
+        forward_ms = self._chance.below(5000)  # after a reboot monotonic time starts again
         for row in self._live.values():
             row.until_ms = self._now_ms + forward_ms + max(row.until_ms - self._now_ms - down_ms, 0)
         self._durable = {offset: row.copy() for offset, row in self._live.items()}
@@ -308,7 +312,7 @@ class Schedule:
         if self._state.offsets.of(TOPIC, GROUP) != {QUEUE: self._end}:
             raise Broken("the committed offset does not follow the floor")
 
-    # the model
+    # The model.
 
     def _check_delivery(self, offset: int, attempt: int, *, exhausted: bool) -> None:
         row = self._live.get(offset)
@@ -358,7 +362,7 @@ class Schedule:
         return self._leases[self._chance.below(len(self._leases))] if self._leases else None
 
     def _part(self, lease: Lease) -> list[int]:
-        """All of a lease's messages, or some that it then has no more."""
+        """All of a lease's messages, or some that it then no longer has."""
         if self._chance.below(3):
             self._leases.remove(lease)
             return sorted(lease.offsets)

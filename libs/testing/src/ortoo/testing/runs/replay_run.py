@@ -2,7 +2,7 @@
 
     python -m ortoo.testing.runs.replay_run --letters 100000
 
-Twice: once the command is killed, once the enode. Before, a dry run; it must not change a byte of the store.
+Twice: once the command is killed, once the enode. A dry run comes first; it must not change a byte of the store.
 """
 
 import argparse
@@ -25,22 +25,22 @@ PARKED_AT_ONCE = 1_024
 WORKERS = 4
 COMMAND_TIMEOUT_S = 600.0
 QUIET_S = 0.3
-"""When the store's files stay the same for so long, it is idle."""
+"""The store is idle when its files stay the same for this long."""
 DRY_RUNS_MAX = 5
 WHOLE_S = 8
-"""A replay that is to be killed half-way would take so long: whoever hears that half is sent is in time to kill it."""
+"""The duration of a replay that is killed half-way: long enough to kill it after half is reported."""
 
 
 class ReplayRun:
     """One run."""
 
     def __init__(self, folder: Path, *, letters: int) -> None:
-        """Everything lies in `folder`."""
+        """Use `folder` for all data."""
         self._folder, self._letters = folder, letters
         self._clock = SystemClock()
 
     async def run(self) -> dict[str, Any]:
-        """Do it and say what was seen."""
+        """Run it and return the figures."""
         store = {"STORE_HEADROOM_BYTES": 0, "STORE_SEGMENT_BYTES": 64 << 20}
         async with process_cluster(self._folder, environ={"enode": store}) as cluster, connect(cluster.address) as mq:
             return {
@@ -50,7 +50,7 @@ class ReplayRun:
             }
 
     async def _killed(self, cluster: ProcessCluster, mq: Client, victim: str) -> dict[str, Any]:
-        """Park, look, replay until half is done, kill, replay again; what came of each letter."""
+        """Park, look, replay until half is done, kill, replay again; the fate of each letter."""
         topic, group = f"jobs-{victim}", f"workers-{victim}"
         await self._park(mq, topic, group)
         dry = await self._dry_run(cluster, group)
@@ -90,7 +90,7 @@ class ReplayRun:
             await asyncio.gather(*[work() for _ in range(WORKERS)])
 
     async def _dry_run(self, cluster: ProcessCluster, group: str) -> dict[str, Any]:
-        # Now and then an enode writes by itself, such as a checkpoint; a dry run that wrote would do so each time.
+        # An enode sometimes writes on its own, such as a checkpoint. A dry run that wrote would do so each time.
         told: dict[str, int] = {}
         changed = True
         for _ in range(DRY_RUNS_MAX):
@@ -102,7 +102,7 @@ class ReplayRun:
         return {"dry_run_finds": told["replayed_messages"], "dry_run_changed_the_store": changed}
 
     async def _idle_hash(self, cluster: ProcessCluster) -> str:
-        """Of every byte of the enode's files, when they do not change any more."""
+        """A hash of all bytes of the enode's files, once they no longer change."""
         known = ""
         while (found := await asyncio.to_thread(_hash_of, cluster.enode.data)) != known:
             known = found
@@ -110,7 +110,7 @@ class ReplayRun:
         return known
 
     async def _replay_half(self, cluster: ProcessCluster, group: str, victim: str) -> int:
-        """Run the command until it says that half is sent, kill, and leave everything running but the command."""
+        """Run the command until it reports half as sent, kill, and leave everything but the command running."""
         process = await asyncio.create_subprocess_exec(
             *("ortoo", "dlq", "replay", group, "--json", "--rate", str(self._letters // WHOLE_S)),
             env=command.environ(cluster.address) | {"PYTHONUNBUFFERED": "1"},
@@ -136,16 +136,16 @@ class ReplayRun:
         return sent
 
     async def _replay(self, address: str, group: str, *words: str) -> dict[str, int]:
-        """The last that a replay said, run to its end."""
+        """The final report of a replay, run to its end."""
         words = ("ortoo", "dlq", "replay", group, "--json", *words)
         async with asyncio.timeout(COMMAND_TIMEOUT_S):
             while (outcome := await command.run(words, address, timeout_s=COMMAND_TIMEOUT_S)).exit_code:
-                assert "cannot be asked now" in outcome.error, outcome.error  # an enode that has just come back
+                assert "cannot be asked now" in outcome.error, outcome.error  # the enode has just started again
                 await self._clock.sleep(0.2)
         return {name: int(value) for name, value in json.loads(outcome.out.splitlines()[-1]).items()}
 
     async def _copies(self, mq: Client, topic: str) -> Counter[bytes]:
-        """How often each body lies in a topic."""
+        """The number of copies of each body in a topic."""
         copies: Counter[bytes] = Counter()
         for item in (await mq.admin.describe_topic(topic)).queues:
             async for batch in mq.fetch(item.queue, item.begin_offset):
@@ -154,7 +154,7 @@ class ReplayRun:
 
 
 def faults(seen: dict[str, Any]) -> dict[str, Any]:
-    """What of a run's report is not as promised."""
+    """The entries of a run's report that break the promise."""
     return {
         f"{case}: {name}": value
         for case in ("command killed", "enode killed")
@@ -172,7 +172,7 @@ def _hash_of(folder: Path) -> str:
 
 
 def main() -> None:
-    """Run it from the command line and print what was seen as JSON; exit code 1 when a letter was lost or doubled."""
+    """Run it from the command line and print the figures as JSON; exit code 1 when a letter was lost or duplicated."""
     parser = argparse.ArgumentParser(
         prog="python -m ortoo.testing.runs.replay_run", description=__doc__.splitlines()[0]
     )

@@ -3,10 +3,11 @@
     python -m ortoo.testing.runs.timer_run --timers 1000000 --seconds 300 --kills 3
 
 Timers are spread over the time evenly. The enode is killed at even distances and started again. At 30 % of the time its
-clock is set back by an hour for a while, at 85 % forward by an hour, which makes everything due that is left. Lateness
-counts while the enode is up, has delivered what was due while it was down, and its clock is not being set; early is
-what comes before its clock has ever been there. Beside it stands how long this disk took, meanwhile, to make 64 bytes
-durable, for nothing is delivered before that.
+clock is set back by an hour for a while. At 85 % it is set forward by an hour, which makes all remaining timers due.
+
+Lateness counts only while the enode is up, has delivered the backlog of its downtime, and its clock is not being set. A
+message is early if its time is later than any time that the enode's clock has shown. Beside the lateness stands the
+time of a sync of 64 bytes, because each delivery is synced first.
 """
 
 import argparse
@@ -42,15 +43,15 @@ TOPIC, WARM_UP_TOPIC, QUEUES, BATCH = 7, 8, 4, 4_096
 HOUR_MS = 3_600_000
 IN_TIME_MS = 100
 IN_TIME_ROW = 100
-"""After a start or a step, what was due meanwhile has been delivered when so many in a row come in time."""
+"""After a start or a clock step, the backlog counts as delivered when this many in a row arrive in time."""
 _BODY = struct.Struct("<qq")
 
 
 class SteppedEnode(RoleProcess):
-    """An enode in a process of its own, whose clock is `clock`."""
+    """An enode in a separate process, whose clock is `clock`."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep everything in `folder`; the store knows two topics."""
+        """Keep everything in `folder`; the store has two topics."""
         super().__init__(
             "enode",
             folder,
@@ -63,14 +64,14 @@ class SteppedEnode(RoleProcess):
         return (sys.executable, "-m", "ortoo.testing.servers.stepped_enode", str(self.clock_file))
 
     def rss_mib(self) -> float:
-        """Memory the process holds now."""
+        """Resident memory of the process."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS"):
                 return int(line.split()[1]) / 1024
         raise AssertionError("no such process")
 
     def cpu_s(self) -> float:
-        """Processor seconds of all its lives together."""
+        """Processor seconds of all its processes together, over restarts."""
         now_s = 0.0
         if self.alive:
             fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -78,14 +79,14 @@ class SteppedEnode(RoleProcess):
         return self._cpu_before_s + now_s
 
     async def kill(self) -> None:
-        """As any other process."""
+        """Kill it like any other process."""
         self._cpu_before_s = self.cpu_s()
         await super().kill()
 
 
 @dataclass
 class Seen:
-    """What came, and when by the enode's clock."""
+    """Messages that arrived, with the time on the enode's clock."""
 
     total: int
     due_ms: np.ndarray = field(init=False)
@@ -96,12 +97,12 @@ class Seen:
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        """Nothing came yet."""
+        """Start with nothing received."""
         self.due_ms, self.arrived_ms = np.zeros(self.total, "<i8"), np.zeros(self.total, "<i8")
         self.copies = np.zeros(self.total, "<i4")
 
     def take(self, bodies: Sequence[bytes], now_ms: int, latest_ms: int) -> None:
-        """Some came at a time; `latest_ms` is the latest time that the enode's clock ever showed."""
+        """Record messages received at a time; `latest_ms` is the latest time that the enode's clock ever showed."""
         numbers, due = np.frombuffer(b"".join(bodies), "<i8").reshape(-1, 2).T
         self.early += int((due > latest_ms).sum())
         self.due_ms[numbers], self.arrived_ms[numbers] = due, now_ms
@@ -115,7 +116,7 @@ class TimerRun:
     """One run."""
 
     def __init__(self, folder: Path, *, timers: int, seconds: float, kills: int, seed: int = 0) -> None:
-        """Everything lies in `folder`."""
+        """Use `folder` for all data."""
         self.enode = SteppedEnode(folder / "enode")
         self._timers, self._seconds, self._kills = timers, seconds, kills
         self._random = np.random.default_rng(seed)
@@ -125,10 +126,10 @@ class TimerRun:
         self._folder = folder
         self._syncs_ms: list[float] = []
         self._exempt: list[tuple[int, int]] = []
-        """Stretches of true time in which nobody promises anything."""
+        """Periods of true time without a promise."""
 
     async def run(self) -> dict[str, Any]:
-        """Do it and say what was seen."""
+        """Run it and return the figures."""
         async with open_lone_enode(self.enode.data, topic(TOPIC, queues=QUEUES), topic(WARM_UP_TOPIC, "w", queues=1)):
             pass
         self._shared = SharedClock(self.enode.clock_file)
@@ -155,7 +156,7 @@ class TimerRun:
                 peak_mib = await self._disturb(begin_ms)
                 async with asyncio.timeout(120 + self._seconds):
                     await self._seen.done.wait()
-                await self._clock.sleep(1.0)  # for duplicates
+                await self._clock.sleep(1.0)  # wait for duplicates
         finally:
             await self.enode.kill()
         return {
@@ -164,14 +165,14 @@ class TimerRun:
         }
 
     async def _warm_up(self, link: GrpcEnodeLink) -> float:
-        """As many ordinary messages first, so that what memory grows by afterwards is the timers' own."""
+        """Send as many ordinary messages first, so that the later growth of memory is the timers' own."""
         for start in range(0, self._timers, BATCH):
             count = min(BATCH, self._timers - start)
             await link.append(WARM_UP_TOPIC, 0, encode([b"0123456789abcdef"] * count, now_ms=1))
         return self.enode.rss_mib()
 
     async def _send(self, link: GrpcEnodeLink) -> int:
-        """Store all timers; return when the first is due."""
+        """Store all timers; returns the time at which the first is due."""
         ahead_ms = 5_000 + self._timers // 25
         begin_ms = self._clock.now_ms() + ahead_ms
         due = begin_ms + self._random.integers(0, int(self._seconds * 1000), self._timers)
@@ -201,7 +202,7 @@ class TimerRun:
             offset = fetched.next_offset
 
     async def _probe(self) -> None:
-        """Make a little durable, again and again."""
+        """Sync a few bytes, repeatedly."""
         file = RealDisk().open(self._folder / "probe", create=True)
 
         def sync() -> float:
@@ -218,7 +219,7 @@ class TimerRun:
             file.close()
 
     async def _disturb(self, begin_ms: int) -> float:
-        """Kill and set the clock, at their times; return the most memory that was seen."""
+        """Kill and set the clock, at their times; returns the peak memory."""
         span_ms = self._seconds * 1000
         plan = [(begin_ms + span_ms * (0.1 + 0.6 * kill / max(1, self._kills)), "kill") for kill in range(self._kills)]
         plan += [(begin_ms + span_ms * 0.3, "back"), (begin_ms + span_ms * 0.85, "forward")]
@@ -233,7 +234,7 @@ class TimerRun:
                 await self.enode.start()
             elif what == "back":
                 self._shared.set_off(-HOUR_MS)
-                # Until this moment the enode may have looked at its clock, later than anybody here did.
+                # Until now the enode may have read its clock later than this process did.
                 self._latest_ms = max(self._latest_ms, self._clock.now_ms())
                 await self._clock.sleep(min(10.0, self._seconds / 20))
                 self._shared.set_off(0)
@@ -244,7 +245,7 @@ class TimerRun:
         return peak_mib
 
     def _caught_up_ms(self, up_ms: int) -> int:
-        """The time from which messages come in time again, after the enode was down until `up_ms`."""
+        """The time from which messages arrive in time again, after the enode was down until `up_ms`."""
         after = np.flatnonzero((self._seen.copies > 0) & (self._seen.due_ms >= up_ms))
         after = after[np.argsort(self._seen.due_ms[after], kind="stable")]
         late = self._seen.arrived_ms[after] - self._seen.due_ms[after] > IN_TIME_MS
@@ -282,7 +283,7 @@ def _percentiles(values: np.ndarray) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run it from the command line and print what was seen as JSON."""
+    """Run it from the command line and print the figures as JSON."""
     parser = argparse.ArgumentParser(prog="python -m ortoo.testing.runs.timer_run", description=__doc__.splitlines()[0])
     parser.add_argument("--timers", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=300.0)

@@ -1,8 +1,8 @@
-"""A producer of transactions that may be killed at any moment, and what it writes down about them before.
+"""A producer of transactions that may be killed at any moment, and its ledger.
 
-The ledger is its database: lines "begun N", "commit N", "roll_back N", and "dead C" by who killed producer C. A
-transaction N belongs to producer N // 1000. What the ledger says is what must become of a transaction; when it says
-nothing and the owner is dead, two of three are rolled back, and about the third nobody ever knows.
+The ledger is its database, with lines "begun N", "commit N" and "roll_back N". The line "dead C" is written by the
+killer of producer C. A transaction N belongs to producer N // 1000. The ledger decides the verdict. Without an entry
+and with a dead owner, two of three transactions are rolled back, and the third stays unknown forever.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ PER_PRODUCER = 1000
 
 
 class Ledger:
-    """A file that several processes append lines to; a line is written at once or not at all."""
+    """A file to which several processes append lines; each line is written atomically."""
 
     def __init__(self, path: Path) -> None:
-        """Use the file at `path`, made when it is not there."""
+        """Use the file at `path`, created when it is missing."""
         self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
 
     def write(self, word: str, number: int) -> None:
@@ -41,12 +41,12 @@ class Ledger:
 
 
 def is_never_known(number: int) -> bool:
-    """Whether nobody will ever say what became of it, unless its producer did."""
+    """Whether the verdict stays unknown forever, unless its producer decided it."""
     return number % 3 == 0
 
 
 async def checker(ledger: Ledger, check: TransactionCheck) -> Verdict:
-    """What the ledger says became of a transaction."""
+    """The verdict in the ledger."""
     number, said = int(check.messages[0].keys[0]), ledger.read()
     if number in said["commit"]:
         return Verdict.COMMIT
@@ -59,7 +59,7 @@ async def checker(ledger: Ledger, check: TransactionCheck) -> Verdict:
 
 
 async def produce(address: str, path: Path, identity: int, count: int) -> None:
-    """Begin and end `count` transactions, several at once, and answer for others until cancelled."""
+    """Begin and end `count` transactions, several at once, and answer checks of others until cancelled."""
     ledger, chance, clock = Ledger(path), Randomness(identity), SystemClock()
     numbers = iter(range(identity * PER_PRODUCER, identity * PER_PRODUCER + count))
 
@@ -85,6 +85,6 @@ async def produce(address: str, path: Path, identity: int, count: int) -> None:
 
 
 def run(address: str, path: str, identity: int, count: int) -> None:
-    """What a process of its own does until it is killed."""
+    """The main function of a separate process, which runs until it is killed."""
     configure(level="error")
     asyncio.run(produce(address, Path(path), identity, count))

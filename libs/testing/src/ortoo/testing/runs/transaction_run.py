@@ -1,4 +1,4 @@
-"""Producers of transactions killed at many points between half and verdict: each ends, or is parked in sight.
+"""Producers of transactions killed at many points between half message and verdict: each ends or is parked.
 
 python -m ortoo.testing.runs.transaction_run --kills 300
 """
@@ -26,7 +26,7 @@ from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, process
 
 AT_ONCE = 3
 LIFE_MS = 600
-"""A producer is killed within so long after its first transaction was begun."""
+"""A producer is killed within this time after its first transaction began."""
 CHECKS: dict[str, object] = {
     "TRANSACTION_CHECK_AFTER_MS": 1_000,
     "TRANSACTION_CHECK_INTERVAL_MS": 400,
@@ -39,7 +39,7 @@ class TransactionRun:
     """One run."""
 
     def __init__(self, folder: Path, *, kills: int, enode_kills: int = 1, seed: int = 0) -> None:
-        """Everything lies in `folder`."""
+        """Use `folder` for all data."""
         self._folder, self._kills, self._enode_kills = folder, kills, enode_kills
         self._chance, self._clock = Randomness(seed), SystemClock()
         self._ledger_path = folder / "ledger"
@@ -49,7 +49,7 @@ class TransactionRun:
         self._identity = 0
 
     async def run(self) -> dict[str, Any]:
-        """Do it and say what was seen."""
+        """Run it and return the figures."""
         ledger = Ledger(self._ledger_path)
         try:
             async with (
@@ -62,7 +62,7 @@ class TransactionRun:
                 for item in (await mq.admin.describe_topic(TOPIC)).queues:
                     background.spawn("read", self._read(mq, item.queue, seen))
                 await self._kill_them(ledger, cluster)
-                self._start(cluster.address, count=0)  # somebody has to be there to be asked
+                self._start(cluster.address, count=0)  # a producer has to be there to answer checks
                 parked = await self._until_ended(mq)
                 await self._clock.sleep(1.0)
         finally:
@@ -79,7 +79,7 @@ class TransactionRun:
                     at = batch.next_offset
 
     async def _kill_them(self, ledger: Ledger, cluster: ProcessCluster) -> None:
-        """Keep some producers running; kill each a while after it has begun something."""
+        """Keep some producers running; kill each one a while after its first transaction."""
         left, running = self._kills, 0
         enode_at = {self._kills * (number + 1) // (self._enode_kills + 1) for number in range(self._enode_kills)}
         async with asyncio.TaskGroup() as group:
@@ -115,7 +115,7 @@ class TransactionRun:
         return self._identity, process
 
     async def _until_ended(self, mq: Client) -> int:
-        """Wait until every open transaction is parked; return how many there are."""
+        """Wait until every open transaction is parked; returns their number."""
         async with asyncio.timeout(END_TIMEOUT_S):
             while True:
                 found = await mq.admin.list_transactions(limit=10_000)
@@ -143,7 +143,7 @@ class TransactionRun:
 
 
 def main() -> None:
-    """Run it from the command line and print what was seen as JSON."""
+    """Run it from the command line and print the figures as JSON."""
     parser = argparse.ArgumentParser(prog="python -m ortoo.testing.runs.transaction_run")
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--enode-kills", type=int, default=3)

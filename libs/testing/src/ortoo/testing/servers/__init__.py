@@ -1,1 +1,1 @@
-"""Real things started for tests: roles, databases, clusters, containers, other people's tools."""
+"""Real services for tests: roles, databases, clusters, containers, third-party tools."""

@@ -1,11 +1,12 @@
-"""A whole cluster in this process: real services, real gRPC on free ports, real files; only the processes are missing.
+"""A whole cluster in this process: real services, real gRPC on free ports, real files.
 
     async with open_cluster(folder) as cluster:
         await cluster.create_topic("t")
         ... connect to cluster.address ...
-        await cluster.close("enode-0"); await cluster.open_enode("enode-0")     # an orderly restart, same port
+        await cluster.close("enode-0")
+        await cluster.open_enode("enode-0")     # a graceful restart, same port
 
-For what needs `kill -9` see processes.py.
+For tests that need `kill -9` see processes.py.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 SMALL_STORE = StoreSettings(segment_bytes=4 << 20, headroom_bytes=0)
 STOP_GRACE_S = 1.0
 REGISTERED_TIMEOUT_S = 20.0
-"""How long an enode may take to be known to the name server."""
+"""The time within which an enode must have registered at the name server."""
 
 
 @dataclass(slots=True)
@@ -60,18 +61,18 @@ class Cluster:
         return self._addresses["snode-0"]
 
     def address_of(self, name: str) -> str:
-        """Where a service listens, or listened when it was last open."""
+        """The address of a service, or its last address while closed."""
         return self._addresses[name]
 
     async def open_namesrv(self) -> Running:
-        """Open the name server, again if it was closed."""
+        """Open the name server, also after a close."""
         chosen = namesrv_settings.Settings(**self._settings("namesrv", data_dir=self.folder / "namesrv"))
         return await self._open(
             "namesrv-0", namesrv_app.open_namesrv(chosen, clock=self.clock, randomness=self.randomness)
         )
 
     async def open_enode(self, name: str, *, disk: Disk | None = None) -> enode_app.RunningEnode:
-        """Open an enode, again if it was closed."""
+        """Open an enode, also after a close."""
         chosen = enode_settings.Settings(
             **self._settings("enode", name, data_dir=self.folder / name, store=self.store, name=name)
         )
@@ -84,12 +85,12 @@ class Cluster:
         return running
 
     async def open_snode(self, name: str) -> Running:
-        """Open a snode, again if it was closed."""
+        """Open a snode, also after a close."""
         chosen = snode_settings.Settings(**self._settings("snode", name, name=name))
         return await self._open(name, snode_app.open_snode(chosen, clock=self.clock, randomness=self.randomness))
 
     async def close(self, name: str) -> None:
-        """Drain and close one service; nothing happens when it is not open."""
+        """Drain and close one service; does nothing when it is not open."""
         self.running.pop(name, None)
         parts = self._parts.pop(name, None)
         if parts is not None:
@@ -100,7 +101,7 @@ class Cluster:
                 await parts.aclose()
 
     async def close_all(self) -> None:
-        """Close everything, clients' side first."""
+        """Close everything, snodes first."""
         for name in reversed(tuple(self._parts)):
             await self.close(name)
 
@@ -124,7 +125,7 @@ class Cluster:
         return namesrv_pb2_grpc.NameServiceStub(self.channels.to(self._addresses["namesrv-0"]))
 
     async def seals(self) -> HandleSeals:
-        """The seals of this cluster's handles, by the keys that its name server gives to snodes."""
+        """The handle seals of this cluster, with the keys that its name server gives to snodes."""
         watch = self.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest(with_handle_keys=True))
         news = await watch.read()
         watch.cancel()
@@ -164,7 +165,10 @@ async def open_cluster(
     clock: Clock | None = None,
     randomness: Randomness | None = None,
 ) -> AsyncIterator[Cluster]:
-    """Open a name server, `enode-0`... and `snode-0`...; `settings` gives each role's: {"enode": {"name": ...}}."""
+    """Open a name server, `enode-0`... and `snode-0`...
+
+    `settings` holds the settings of each role by its name.
+    """
     # A test calls the name server as a snode does: a name server itself has no role at its own port.
     clock, chosen = clock or SystemClock(), snode_settings.Settings(**(settings or {}).get("snode", {}))
     async with cluster_channels(chosen, cluster_token(chosen.cluster_token_file, clock)) as channels:

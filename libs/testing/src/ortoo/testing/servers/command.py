@@ -1,4 +1,4 @@
-"""The `ortoo` command as people run it, and `ortoo dev` as a process."""
+"""The `ortoo` command as users run it, and `ortoo dev` as a process."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run of a command gave."""
+    """The result of one run of a command."""
 
     exit_code: int
     out: str
@@ -30,7 +30,7 @@ def environ(address: str) -> dict[str, str]:
     """The environment of a terminal in which this workspace's commands are on the path."""
     paths = (str(Path(sys.executable).parent), str(grpcurl.find().parent), os.environ.get("PATH", ""))
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
-    # Profiles of whoever runs the tests are none of theirs.
+    # Profiles of the user that runs the tests do not apply.
     own = {"ORTOO_ADDRESS": address, "XDG_CONFIG_HOME": os.devnull}
     return clean | own | {"PATH": ":".join(paths), "COLUMNS": "200", "NO_COLOR": "1"}
 

@@ -18,6 +18,6 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def processes(tmp_path: Path) -> AsyncIterator[ProcessCluster]:
-    """One name server, one enode and one snode, each a process of its own."""
+    """One name server, one enode and one snode, each a separate process."""
     async with process_cluster(tmp_path) as started:
         yield started

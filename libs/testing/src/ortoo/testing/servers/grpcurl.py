@@ -1,4 +1,4 @@
-"""`grpcurl` as people use it: a second implementation of the protocol, driven by reflection alone."""
+"""`grpcurl` as users run it: a second implementation of the protocol, driven by reflection alone."""
 
 import asyncio
 import importlib.util
@@ -14,7 +14,7 @@ TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one run of grpcurl gave."""
+    """The result of one run of grpcurl."""
 
     exit_code: int
     out: str

@@ -1,4 +1,4 @@
-"""A bare gRPC server around one servicer, for what the cluster talks to and is not part of it."""
+"""A bare gRPC server around one servicer, for services outside the cluster."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable

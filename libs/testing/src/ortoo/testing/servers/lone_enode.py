@@ -1,4 +1,4 @@
-"""One enode in this process, without a name server: real gRPC, a real store, topics given by hand."""
+"""One enode in this process, without a name server: real gRPC, a real store, topics given by the test."""
 
 import contextlib
 import dataclasses
@@ -29,7 +29,7 @@ class LoneEnode:
     channels: Channels
 
     async def give_topics(self, *topics: topic_pb2.Topic, deleted: tuple[str, ...] = (), **fields: Any) -> None:
-        """Tell it about topics as the name server's watch would."""
+        """Announce topics to it as the name server's watch would."""
         news = namesrv_pb2.WatchRoutesResponse(topics=topics, deleted_topics=deleted, **fields)
         await self.running.topics.apply(news)
 
@@ -43,7 +43,7 @@ async def open_lone_enode(
     disk: Disk | None = None,
     **settings: Any,
 ) -> AsyncIterator[LoneEnode]:
-    """Open an enode in `folder` that knows `topics`."""
+    """Open an enode in `folder` that has `topics`."""
     settings = {"namesrv_address": NO_NAME_SERVER} | settings
     chosen = Settings(listen_address=free_address(), data_dir=folder, store=store, **settings)
     async with Channels() as channels, open_enode(chosen, clock=clock, disk=disk) as running:
@@ -62,7 +62,7 @@ def topic(
 
 
 def wire(batch: SealedBatch) -> record_pb2.SealedBatch:
-    """A batch as it travels."""
+    """A batch as a protobuf message."""
     return record_pb2.SealedBatch(**dataclasses.asdict(batch))
 
 
@@ -72,7 +72,7 @@ def append_request(request_id: int, topic_id: int, queue_id: int, batch: SealedB
 
 
 async def append_batches(address: str, topic_id: int, batch: SealedBatch, count: int) -> list[int]:
-    """Append a batch so many times to queue 0, one after another; the offsets answered."""
+    """Append a batch `count` times to queue 0, one after another; returns the offsets."""
     async with Channels() as channels:
         call = enode_pb2_grpc.EnodeServiceStub(channels.to(address)).Append()
         offsets = []

@@ -1,7 +1,7 @@
-"""Ports for what listens in tests: nobody on this machine is given one of them by chance, now or later.
+"""Ports for servers in tests, which no other process on this machine gets by chance, now or later.
 
-A server that is gone is called for a while by those who knew it. On a port of the range from which the system hands out
-ports, they reach a stranger: the process of another test, or the socket on which a JVM waits for its worker.
+Clients keep calling a closed server for a while. On an ephemeral port, these calls would reach an unrelated socket:
+another test's process, or the socket on which a JVM waits for its worker.
 """
 
 import fcntl
@@ -16,27 +16,27 @@ from pathlib import Path
 from ortoo.common.process.randomness import Randomness
 
 FIRST_PORT, FIRST_EPHEMERAL_PORT = 10_000, 32_768
-"""From where on ports are taken; where the system's own range begins, unless it says so itself."""
+"""The first port to use, and the begin of the ephemeral range unless the system defines another one."""
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that is this process's alone until it ends."""
+    """A port of 127.0.0.1 that this process owns until it ends."""
     return next(_ports())
 
 
 def free_ports(count: int) -> list[int]:
-    """So many of them."""
+    """`count` such ports."""
     return [free_port() for _ in range(count)]
 
 
 def free_address() -> str:
-    """One of them, as host:port."""
+    """Such a port, as host:port."""
     return f"127.0.0.1:{free_port()}"
 
 
 def free_address_of_two() -> str:
-    """One of them, as host:port, of which the next port is this process's too: `ortoo dev` speaks TLS there."""
+    """Such a port, as host:port, whose next port this process owns too: `ortoo dev` serves TLS there."""
     port = free_port()
     while (following := free_port()) != port + 1:
         port = following
@@ -45,7 +45,7 @@ def free_address_of_two() -> str:
 
 @cache
 def _ports() -> Iterator[int]:
-    """All that are left, each once. Whoever has one holds a byte of a file locked, as long as its process lives."""
+    """All remaining ports, each once. A port is owned through a lock on one byte of a file, until the process ends."""
     first_ephemeral = int(_EPHEMERAL.read_text().split()[0]) if _EPHEMERAL.exists() else 0
     end = first_ephemeral if first_ephemeral > 2 * FIRST_PORT else FIRST_EPHEMERAL_PORT
     begin = FIRST_PORT + Randomness().below(end - FIRST_PORT)
@@ -55,6 +55,6 @@ def _ports() -> Iterator[int]:
             fcntl.lockf(locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
             socket.create_server(("127.0.0.1", port)).close()
         except OSError:
-            continue  # somebody has it
+            continue  # another process uses it
         yield port
     raise AssertionError(f"no port from {FIRST_PORT} to {end} is free")

@@ -1,8 +1,9 @@
-"""A real PostgreSQL for tests: its programs come in a wheel, its data lie in a folder of their own.
+"""A real PostgreSQL for tests: its programs come in a wheel, its data in a temporary folder.
 
 async with postgres() as database:
 ... database.url ...
-await database.stop(); await database.start()      # same port, same data
+await database.stop()
+await database.start()      # same port, same data
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.ports import free_port
 
 USER = "nobody"
-"""Who runs the server when the tests run as root: PostgreSQL refuses to be root."""
+"""The user that runs the server when the tests run as root, which PostgreSQL refuses."""
 READY_TIMEOUT_S = 30.0
 
 
@@ -34,15 +35,15 @@ class Postgres:
 
     @property
     def url(self) -> str:
-        """For SQLAlchemy."""
+        """The URL for SQLAlchemy."""
         return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
 
     async def start(self) -> None:
-        """Start it; returns when it takes connections."""
+        """Start it; returns when it accepts connections."""
         async with asyncio.timeout(READY_TIMEOUT_S):
             while await (await _spawn("pg_isready", "-h", "127.0.0.1", "-p", str(self.port))).wait() != 0:
                 if self._process is None or self._process.returncode is not None:
-                    # A child of the one that was killed may hold its shared memory for another moment.
+                    # A child of the killed server may hold its shared memory for another moment.
                     self._process = await self._spawn_server()
                 await SystemClock().sleep(0.05)
 
@@ -53,23 +54,23 @@ class Postgres:
         )  # fmt: skip
 
     async def stop(self) -> None:
-        """End it at once, as a power cut would; nothing happens when it is not running."""
+        """Kill it, as a power cut would; does nothing when it is not running."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
-            # Its children notice by themselves that it is gone, a moment later; then port and data are free.
+            # Its children notice its end a moment later; then port and data are free.
             async with asyncio.timeout(READY_TIMEOUT_S):
                 while await (await _spawn("pg_ctl", "status", "-D", str(self._folder))).wait() == 0:
                     await SystemClock().sleep(0.05)
 
     async def save(self) -> None:
-        """Keep a copy of everything that it has now; it is away for that moment."""
+        """Keep a copy of all its data; it is stopped meanwhile."""
         await self.stop()
         await _copy(self._folder, self._saved)
         await self.start()
 
     async def restore(self) -> None:
-        """Put the copy back: what came after it is gone, as with an old dump."""
+        """Restore the copy, without later changes, like an old dump."""
         await self.stop()
         shutil.rmtree(self._folder)
         await _copy(self._saved, self._folder)
@@ -87,8 +88,8 @@ async def _copy(folder: Path, to: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def postgres() -> AsyncIterator[Postgres]:
-    """An empty database cluster that runs while the block is entered."""
-    # Not below pytest's folder: that is closed to the user who runs the server.
+    """An empty database cluster that runs within the block."""
+    # Not below pytest's folder, which the server's user cannot enter.
     folder = Path(tempfile.mkdtemp(prefix="ortoo-postgres-"))
     data = folder / "data"
     data.mkdir()
@@ -112,7 +113,7 @@ async def _spawn(program: str, *arguments: str) -> asyncio.subprocess.Process:
     assert spec is not None
     assert spec.submodule_search_locations is not None
     path = Path(next(iter(spec.submodule_search_locations))) / "pginstall" / "bin" / program
-    # A program drops the rights, not the fork: forked children of a process with gRPC threads may not run Python.
+    # `setpriv` drops the rights: forked children of a process with gRPC threads may not run Python.
     dropped = ("setpriv", f"--reuid={USER}", "--clear-groups", "--") if os.geteuid() == 0 else ()
     return await asyncio.create_subprocess_exec(
         *dropped,

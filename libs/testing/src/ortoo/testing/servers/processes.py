@@ -1,8 +1,8 @@
-"""Roles as real processes: started, stopped, killed, frozen, and started again where they were.
+"""Roles as real processes: started, stopped, killed, frozen, and started again with the same data.
 
     async with process_cluster(folder) as cluster:
         await cluster.enode.kill()
-        await cluster.enode.start()      # same port, same data
+        await cluster.enode.start()       # same port, same data
 
 Every wait is for an event of the process itself: its `ready` line, or its end.
 """
@@ -29,16 +29,16 @@ READY_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 20.0
 LOG_LINES_SHOWN = 20
 STACKS_AT_ABORT = {"PYTHONFAULTHANDLER": "1"}
-"""With this in its environment a process that is told to abort writes the stacks of its threads into its log."""
+"""With this in its environment, a process that is aborted writes the stacks of its threads into its log."""
 
 _running: set["RoleProcess"] = set()
 
 
 class DidNotStart(Exception):
-    """The process ended, or said nothing, before it was ready."""
+    """The process ended before it was ready, or did not become ready in time."""
 
     def __init__(self, message: str, exit_code: int | None, log: str) -> None:
-        """Carry the exit code (None = still running when it was given up) and the process's log."""
+        """Carry the exit code (None = still running at the timeout) and the process's log."""
         super().__init__(f"{message}; its log ends with:\n{log}")
         self.exit_code = exit_code
         self.log = log
@@ -48,9 +48,9 @@ class RoleProcess:
     """One `python -m ortoo.ROLE`. It keeps its port and its data over restarts, as a pod with an identity does."""
 
     def __init__(self, role: str, folder: Path, environ: Mapping[str, object] | None = None) -> None:
-        """Prepare role `role`; `environ` are settings without their prefix, such as {"NAME": "enode-1"}.
+        """Prepare role `role`; `environ` are settings without their prefix, such as `{"NAME": "enode-1"}`.
 
-        Data go to `folder`/data, what the process says goes to `folder`/log.
+        Data go to `folder`/data, output to `folder`/log.
         """
         self.role = role
         self.folder = folder
@@ -61,7 +61,7 @@ class RoleProcess:
         self.environ_more: Mapping[str, str] = {}
         self.ready_timeout_s = READY_TIMEOUT_S
         self.group: Path | None = None
-        """The control group that it is started in, which limits its memory; None = none."""
+        """The control group of the process, which limits its memory; None = none."""
         self.stderr: int | None = None
         """The descriptor that becomes its standard error; None = `folder`/log."""
         self.starts = 0
@@ -70,7 +70,7 @@ class RoleProcess:
 
     @property
     def data(self) -> Path:
-        """Where the role keeps its files."""
+        """The folder of the role's files."""
         return self.folder / "data"
 
     @property
@@ -86,16 +86,16 @@ class RoleProcess:
 
     @property
     def port(self) -> int:
-        """The port it serves on, known since its first start."""
+        """Its port, available after its first start."""
         return int(self.address.rpartition(":")[2])
 
     def log_text(self) -> str:
-        """Everything the process has said on stderr, over all its starts."""
+        """Everything that the process has written to stderr, over all its starts."""
         log = self.folder / "log"
         return log.read_text(errors="replace") if log.exists() else ""
 
     async def says(self, text: str) -> str:
-        """Wait until it has said `text` on stderr, at any of its starts; the last such line. Errors: TimeoutError."""
+        """Wait until stderr of any of its starts has `text`; returns the last such line. Errors: TimeoutError."""
         clock = SystemClock()
         async with asyncio.timeout(END_TIMEOUT_S):
             while text not in self.log_text():
@@ -179,7 +179,7 @@ class RoleProcess:
         return await self.wait()
 
     async def wait(self) -> int:
-        """Wait until it ends by itself; returns its exit code. Errors: AssertionError when it takes too long."""
+        """Wait until it ends on its own; returns its exit code. Errors: AssertionError when it takes too long."""
         assert self._process is not None
         try:
             async with asyncio.timeout(END_TIMEOUT_S):
@@ -191,7 +191,7 @@ class RoleProcess:
         return code
 
     async def _abort(self) -> None:
-        """End it so that its log says where each thread was."""
+        """End it so that its log has the stack of each thread."""
         assert self._process is not None
         self._process.send_signal(signal.SIGABRT)
         await self._process.wait()
@@ -209,7 +209,7 @@ class RoleProcess:
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
-        """Let a frozen process go on (SIGCONT)."""
+        """Let a frozen process continue (SIGCONT)."""
         if self._process is not None and self.alive:
             self._process.send_signal(signal.SIGCONT)
 
@@ -246,7 +246,7 @@ class ProcessCluster:
 
     @property
     def roles(self) -> tuple[RoleProcess, ...]:
-        """All processes, in the order in which they are usually started."""
+        """All processes, in the usual order of their start."""
         return (self.namesrv, *self.enodes, *self.snodes)
 
     @property
@@ -255,7 +255,7 @@ class ProcessCluster:
         return self.snode.address
 
     async def until_alive(self) -> None:
-        """Wait until the name server knows every enode and snode as alive. Errors: TimeoutError."""
+        """Wait until every enode and snode is alive at the name server. Errors: TimeoutError."""
         wanted = {role.folder.name for role in (*self.enodes, *self.snodes)}
         alive: set[str] = set()
         async with asyncio.timeout(READY_TIMEOUT_S), Channels() as channels:
@@ -267,7 +267,7 @@ class ProcessCluster:
                     return
 
     def logs(self) -> str:
-        """The end of what each process said, for the report of a failed test."""
+        """The end of each process's log, for the report of a failed test."""
         return "\n".join(f"--- {role.folder.name}\n{role.log_text()[-3000:]}" for role in self.roles)
 
 
@@ -282,8 +282,8 @@ async def process_cluster(
 ) -> AsyncIterator[ProcessCluster]:
     """Start a name server, enodes `enode-0`... and snodes `snode-0`...; leave nothing running.
 
-    `environ` gives each role's settings: {"enode": {"STORE_SEGMENT_BYTES": 1 << 20}}. `memory_bytes` limits the memory
-    of each process of a role, where this process may make control groups.
+    `environ` has each role's settings, such as `{"enode": {"STORE_SEGMENT_BYTES": 1 << 20}}`. `memory_bytes` limits the
+    memory of each process of a role, where this process may create control groups.
     """
     chosen = {"namesrv": {}, "enode": SMALL_STORE, "snode": {}, **(environ or {})}
     cluster = ProcessCluster(

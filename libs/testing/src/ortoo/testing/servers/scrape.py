@@ -11,7 +11,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What one GET gave."""
+    """The answer to one GET."""
 
     status: int
     headers: str

@@ -1,4 +1,4 @@
-"""An enode whose wall clock others set: `python -m ortoo.testing.servers.stepped_enode CLOCKFILE [options]`."""
+"""An enode whose wall clock tests set: `python -m ortoo.testing.servers.stepped_enode CLOCKFILE [options]`."""
 
 import dataclasses
 import sys

@@ -13,7 +13,7 @@ START_TIMEOUT_S = 20.0
 
 
 class Valkey:
-    """One server without files: what it knew is gone when it stops."""
+    """One server without files: its data are lost when it stops."""
 
     def __init__(self, folder: Path) -> None:
         """Prepare a server that works in `folder`, on a port that is free now."""
@@ -24,7 +24,7 @@ class Valkey:
 
     @property
     def url(self) -> str:
-        """What `redis_url` takes."""
+        """The value for `redis_url`."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     async def start(self) -> None:
@@ -50,7 +50,7 @@ class Valkey:
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
@@ -69,7 +69,7 @@ class Valkey:
 
 @contextlib.asynccontextmanager
 async def valkey(folder: Path) -> AsyncIterator[Valkey]:
-    """A running server, gone when the block is left."""
+    """A running server, stopped when the block is left."""
     server = Valkey(folder)
     await server.start()
     try:

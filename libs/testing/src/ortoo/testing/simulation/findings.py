@@ -1,4 +1,4 @@
-"""What a run found wrong: each with the promise that was broken."""
+"""Findings of a run: each names the promise that was broken."""
 
 import asyncio
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 
 FINDINGS_MAX = 40
-"""So many are kept; what comes after the first few seldom says anything new."""
+"""The number of findings to keep; later ones seldom add information."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that must not be."""
+    """A broken promise."""
 
     promise: str
-    """Which promise is broken: G1 to G13, or a rule by its name."""
+    """The broken promise: G1 to G13, or a rule by its name."""
     text: str
     time_s: float
 
@@ -23,17 +23,17 @@ class Finding:
 
 
 class Findings:
-    """What was found so far, in the order of time."""
+    """The findings so far, in the order of time."""
 
     def __init__(self, loop: VirtualLoop) -> None:
-        """Nothing yet."""
+        """Start empty."""
         self.all: list[Finding] = []
         self.some = asyncio.Event()
-        """Set when there is one: a run ends then, since what is wrong leads to more that is."""
+        """Set at the first finding: a run ends then, because one defect causes further ones."""
         self._loop = loop
 
     def add(self, promise: str, text: str) -> None:
-        """Something is wrong now."""
+        """Record a finding now."""
         self.some.set()
         if len(self.all) < FINDINGS_MAX:
             self.all.append(Finding(promise, text, self._loop.time()))

@@ -13,7 +13,7 @@ from ortoo.testing.simulation.world import World
 
 
 class _Written:
-    """What structlog writes a line with."""
+    """The logger that structlog writes lines with."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -26,7 +26,7 @@ class _Written:
 
 @contextlib.contextmanager
 def simulated_logs(world: World, file: TextIO | None = None, *, level: str = "info") -> Iterator[None]:
-    """Take over the logs within the block. A line with a traceback is a finding: somebody's defect was caught late."""
+    """Capture the logs within the block. A line with a traceback is a finding: an uncaught defect."""
 
     def stamped(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         process = current_process()

@@ -1,4 +1,4 @@
-"""The network between machines: how long packets take, who reaches whom, and what breaks."""
+"""The network between machines: delays, reachability and faults."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from ortoo.testing.simulation.kernel.trace import Trace
 
 USUAL_S = (0.000_1, 0.002)
 SELDOM_S = (0.002, 0.05)
-"""A packet that was sent again, or stood in a queue."""
+"""The delay of a packet that was retransmitted or queued."""
 SELDOM = 0.01
 OUTSIDE = "outside"
 Undo = Callable[[], object]
 Watcher = Callable[[str, str, Packet], bool]
-"""Called with the machine that sends, the one that receives, and the packet."""
+"""Called with the sending machine, the receiving machine and the packet."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +27,7 @@ class _Trap:
 
 
 class SimulatedNetwork:
-    """The `Network` of a run's transport, and its faults. Machines are known by name, whatever process runs there."""
+    """The `Network` of a run's transport, and its faults. Machines are identified by name, across their processes."""
 
     def __init__(self, loop: VirtualLoop, chances: Chances, trace: Trace) -> None:
         """A network without faults."""
@@ -45,46 +45,46 @@ class SimulatedNetwork:
         self._dark: dict[str, None] = {}
         self._traps: list[_Trap] = []
         self.watchers: dict[Watcher, None] = {}
-        """Who sees each packet before it leaves; one that returns True has it lost, with its connection."""
+        """Watchers of each packet before it leaves; one that returns True drops it, with its connection."""
 
-    # what machines say
+    # Called by machines.
 
     def settle(self, machine: str, address: str) -> None:
-        """A machine has this address from now on."""
+        """Assign this address to a machine."""
         self._places[address] = machine
 
     def dark(self, machine: str) -> None:
-        """A machine is off: nobody there refuses a connection, or hears of one."""
+        """A machine is off: it neither refuses connections nor answers."""
         self._dark[machine] = None
 
     def lit(self, machine: str) -> None:
-        """It is on again; what was connected with its earlier life is told so as soon as it speaks."""
+        """It is on again; peers of its earlier processes are reset when they next send."""
         if self._dark.pop(machine, "on") is None:
             for connection, ends in tuple(self._connections.items()):
                 if machine in ends:
                     connection.reset()
 
-    # faults; each gives the way back
+    # Faults; each returns the function that undoes it.
 
     def part(self, machine: str, other: str, *, both_ways: bool) -> Undo:
-        """Let nothing from `machine` reach `other`, or nothing between them."""
+        """Drop packets from `machine` to `other`, or both ways."""
         numbers = [self._parting(machine, other)]
         if both_ways:
             numbers.append(self._parting(other, machine))
         return lambda: self._join(numbers)
 
     def isolate(self, machine: str) -> Undo:
-        """Let nobody reach a machine, nor it anybody."""
+        """Cut a machine off from all others."""
         numbers = [self._parting(machine, "*"), self._parting("*", machine)]
         return lambda: self._join(numbers)
 
     def slow(self, machine: str, factor: float) -> Undo:
-        """Let everything from and to a machine take so many times as long."""
+        """Slow all packets from and to a machine down by `factor`."""
         self._slow[machine] = factor
         return lambda: self._slow.pop(machine, None)
 
     def read_slowly(self, machine: str, seconds: float) -> Undo:
-        """Let a machine take so long until it says that it has read something."""
+        """Delay a machine's reports of read bytes by `seconds`."""
         self._slow_readers[machine] = seconds
         return lambda: self._slow_readers.pop(machine, None)
 
@@ -100,7 +100,7 @@ class SimulatedNetwork:
                 connection.reset()
 
     def after_packets(self, machine: str, count: int, patience_s: float, happen: Callable[[], object]) -> None:
-        """Call `happen` at the machine's `count`th packet from now on, or when it has been patient for so long."""
+        """Call `happen` at the machine's `count`th packet from now, or after `patience_s`."""
         trap = _Trap(machine, count, happen)
         self._traps.append(trap)
         self._loop.call_later(patience_s, self._spring, trap, context=self._loop.outside.context)
@@ -113,21 +113,21 @@ class SimulatedNetwork:
         self._join(list(self._parted))
 
     def open_calls(self, machine: str) -> int:
-        """How many calls of a machine's clients at least one end has not left."""
+        """The number of calls of a machine's clients that at least one end has not left."""
         mine = [one for one, (client, _) in self._connections.items() if client == machine and not one.is_lost]
         return sum(one.open_calls for one in mine)
 
-    # what the transport asks
+    # Called by the transport.
 
     def connecting(self, source: Node | None, address: str, target: Node | None) -> float | None:
-        """In how many seconds a connection is made or refused; None when nobody answers."""
+        """Seconds until a connection is made or refused; None when there is no answer."""
         client, server = _machine(source), self._places.get(address) or _machine(target)
         if server in self._dark or self._is_parted(client, server) or self._is_parted(server, client):
             return None
         return (self._drawn_s(client, server) + self._drawn_s(server, client)) * 1.5
 
     def connected(self, connection: Connection) -> None:
-        """A connection is there."""
+        """A connection was made."""
         for known in [known for known in self._connections if known.is_lost]:
             del self._connections[known]
         ends = _machine(connection.client.endpoint.node), _machine(connection.server.endpoint.node)
@@ -135,7 +135,7 @@ class SimulatedNetwork:
         self._hold(connection, ends)
 
     def delay_s(self, connection: Connection, packet: Packet, *, to_server: bool) -> float:
-        """How long a packet takes; it may be the one that breaks its connection."""
+        """The delay of a packet; it may be the one that breaks its connection."""
         client, server = self._connections.get(connection, (OUTSIDE, OUTSIDE))
         source, target = (client, server) if to_server else (server, client)
         if self.watchers and any(watcher(source, target, packet) for watcher in tuple(self.watchers)):

@@ -1,6 +1,6 @@
-"""The running event loop, the machine's clock and its network, where applications and the oracle ask for a world.
+"""The running event loop, the machine's clock and its network, in place of a simulated world.
 
-So the workload of simulated runs, and the model that it is held against, serve beside real processes too.
+With it, the workload and the model of simulated runs test real processes too.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from ortoo.testing.simulation.world import World
 
 
 def real_world(seed: int) -> World:
-    """A world whose time goes by itself. The same seed makes the same choices; what comes of them differs."""
+    """A world in real time. The same seed makes the same choices, with different outcomes."""
     return cast("World", _RealWorld(seed))
 
 
 class _RealWorld:
-    """What machines of applications, findings and the oracle use of a world."""
+    """The parts of a world that application machines, findings and the oracle use."""
 
     def __init__(self, seed: int) -> None:
         self.chances = Chances(seed)
@@ -55,7 +55,7 @@ class _Loop:
 
 
 class _Tasks:
-    """The life of an application: one task, and those that it begins. It is stopped and never killed."""
+    """An application process: one task, and the tasks that it begins. It is stopped and never killed."""
 
     turn_s = 0.0
 
@@ -78,7 +78,7 @@ class _Tasks:
 
 
 class _Untouched:
-    """A network and a store that the run does nothing to."""
+    """A network and a store without injected faults."""
 
     def lit(self, _: str) -> None:
         pass

@@ -1,4 +1,4 @@
-"""One run's world: time, chance, the network, the neighbours, and what is found wrong."""
+"""One run's world: time, randomness, the network, the neighbours, and the findings."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ class World:
         self.redis = SimulatedRedis(self.loop, self.chances)
         self.database = SimulatedDatabase(self.chances.of("database"), shared=name_servers > 1)
         self.processes: list[SimulatedProcess] = []
-        """All that ever were."""
+        """All processes of the run, including ended ones."""
         self.loop.set_exception_handler(self._uncaught)
 
     def machine_clock(self, name: str) -> MachineClock:
@@ -54,13 +54,13 @@ class World:
             with named_process(name), using_transport(self.network.transport):
                 return SimulatedProcess(self.loop, name)
 
-        process = copy_context().run(made)  # whatever runs in the process finds name and network in its context
+        process = copy_context().run(made)  # all code in the process finds its name and network in its context
         self.processes.append(process)
         return process
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """The time of the run; afterwards everything that it left is closed."""
+        """The duration of the run; at its end everything left is closed."""
         with garbage_of_its_own():
             try:
                 with virtual_redis_time(self.loop):

@@ -1,1 +1,1 @@
-"""A store put to the test: a model of what it must hold, workloads, crash points, damage."""
+"""Tests of a store: a model of its content, workloads, crash points, damage."""

@@ -1,13 +1,13 @@
-"""Crash points: a recorded run is stopped after every operation on the disk, and the store is started on what is left.
+"""Crash points: a recorded run is stopped after every disk operation, and the store starts on the result.
 
-python -m ortoo.testing.store.crash_points --points 2000              # prints its seed and what it checked
-python -m ortoo.testing.store.crash_points --seed 7 --point 123 --variant 1    # one point again
+python -m ortoo.testing.store.crash_points --points 2000                      # prints its seed and the number of checks
+python -m ortoo.testing.store.crash_points --seed 7 --point 123 --variant 1    # repeats one point
 
-A point is (seed of the run, number of the operation, variant); the variant decides what became of everything that was
-not synced: all of it, none, any part of it in any order, torn or whole. On each image it is checked that the store
-starts; that nothing acknowledged is lost, nothing refused found, no offset skipped or used twice, no byte changed; that
-the state equals a fold from scratch by another implementation, with the caches and without; that producers may send
-again; and that all of it is still so after more messages and a clean stop.
+A point is (seed of the run, number of the operation, variant). The variant decides the fate of unsynced changes: all,
+none, or any part in any order, torn or whole. On each image the store must start. Nothing acknowledged is lost, nothing
+refused is found, no offset is skipped or reused, and no byte changed. The state equals a fold from scratch by another
+implementation, with the caches and without. Producers may send again. All of it still holds after more messages and a
+clean stop.
 """
 
 import argparse
@@ -41,14 +41,14 @@ FATES = (
     KEEP_EVERYTHING,
     Fate(torn_pages=False, names_in_order=False),
 )
-"""What a variant keeps, by its number modulo 5."""
+"""The changes that a variant keeps, by its number modulo 5."""
 STEPS = 60
 LATER_MS = 3_600_000
 
 
 @dataclass(slots=True)
 class Recording:
-    """One run, as it happened to the disk."""
+    """One run, as a list of disk operations."""
 
     seed: int
     operations: list[Operation]
@@ -56,16 +56,16 @@ class Recording:
     before: DiskImage = field(default_factory=DiskImage)
     """The disk at its beginning."""
     frames_before: dict[int, Frame] = field(default_factory=dict)
-    """What was in the log then, and before retention."""
+    """The frames in the log at the beginning, before retention."""
     name: str = ""
-    """How the command line asks for it."""
+    """Its options on the command line."""
     settings: StoreSettings = SETTINGS
-    """Of the store."""
+    """The settings of the store."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What an enumeration did."""
+    """The counts of an enumeration."""
 
     points: int = 0
     starts: int = 0
@@ -73,7 +73,7 @@ class Report:
     torn_tails: int = 0
     second_lives: int = 0
     broken: list[str] = field(default_factory=list)
-    """What was found, when the enumeration goes on after a broken promise."""
+    """Broken promises, when the enumeration continues after them."""
 
 
 def record(seed: int, steps: int = STEPS, segment_bytes: int = SETTINGS.segment_bytes) -> Recording:
@@ -84,13 +84,13 @@ def record(seed: int, steps: int = STEPS, segment_bytes: int = SETTINGS.segment_
     try:
         clock.run(lambda: workload.run(steps), limit_s=86_400)
     except OrtooError as error:
-        raise Broken(f"--seed {seed}, while nothing was wrong: {type(error).__name__}: {error}") from error
+        raise Broken(f"--seed {seed} without a crash: {type(error).__name__} {error}") from error
     name = f"--seed {seed} --steps {steps} --segment-bytes {segment_bytes}"
     return Recording(seed, disk.operations, workload.history, name=name, settings=settings)
 
 
 def images(recording: Recording, points: Sequence[int]) -> Iterator[tuple[int, DiskImage]]:
-    """The disk after each of these numbers of operations, ascending; one image, which goes on changing."""
+    """The disk after each of these numbers of operations, ascending; one image, which is changed in place."""
     image = recording.before.crashed(Randomness(0), KEEP_EVERYTHING)
     done = 0
     for point in points:
@@ -101,7 +101,7 @@ def images(recording: Recording, points: Sequence[int]) -> Iterator[tuple[int, D
 
 
 def crash_at(recording: Recording, point: int, image: DiskImage, variant: int) -> MemoryDisk:
-    """The disk as it is found after a crash behind operation `point`."""
+    """The disk after a crash behind operation `point`."""
     choice = Randomness((recording.seed * 1_000_003 + point) * 101 + variant)
     return MemoryDisk(image=image.crashed(choice, FATES[variant % len(FATES)]))
 
@@ -121,7 +121,7 @@ def check_point(recording: Recording, point: int, image: DiskImage, variant: int
 
 
 def _check_state(recording: Recording, point: int, disk: MemoryDisk) -> bool:
-    """Compare the enode's state, with the caches that are there and without any, with a fold from scratch.
+    """Compare the enode's state, with and without its caches, with a fold from scratch.
 
     Returns whether the log ends before a frame that had been written.
     """
@@ -176,7 +176,7 @@ async def _check_store(
 
 
 async def _send_again(store: Store, history: History, settled: History, point: int) -> None:
-    """Let each producer send its last acknowledged batch, and then all whose answer it never got."""
+    """Let each producer repeat its last acknowledged batch, and then all unanswered ones."""
     last: dict[tuple[int, int, int], list[Sent]] = {}
     topics = {topic.topic_id for topic in store.topics()}
     for sent in history.sends:
@@ -217,7 +217,7 @@ async def _send_more(store: Store, settled: History, ranges: dict[tuple[int, int
 
 
 def second_life(recording: Recording, point: int, image: DiskImage, steps: int = 8) -> Recording:
-    """Start on the image of a crash and go on working, so that crashes of recovery itself can be looked at.
+    """Start on the image of a crash and continue, so that crashes during recovery can be checked.
 
     Errors: Broken.
     """
@@ -249,18 +249,18 @@ def second_life(recording: Recording, point: int, image: DiskImage, steps: int =
 
 @dataclass(slots=True)
 class Enumeration:
-    """Which points of a run are checked, and what became of them."""
+    """Checks points of a run, and counts the results."""
 
     points_max: int
     every: int = 1
     variants: int = 2
     lives: int = 2
     go_on: bool = False
-    """Note a broken promise and go on, instead of raising it."""
+    """Record a broken promise and continue, instead of raising it."""
     report: Report = field(default_factory=Report)
 
     def check(self, recording: Recording) -> None:
-        """Check points of a run, and of the lives that begin after some of them. Errors: Broken."""
+        """Check points of a run, and of the runs that begin after some of them. Errors: Broken."""
         self._check(recording, self.variants, self.lives)
 
     def _check(self, recording: Recording, variants: int, lives: int) -> None:
@@ -310,7 +310,7 @@ def enumerate_points(
 
 
 def check_one(seed: int, steps: int, segment_bytes: int, life: int | None, point: int, variant: int) -> Report:
-    """Check one point again, as it was named when it was found. Errors: Broken."""
+    """Check one point again, by the options printed for it. Errors: Broken."""
     report = Report()
     with quiet():
         recording = record(seed, steps, segment_bytes)
@@ -323,7 +323,7 @@ def check_one(seed: int, steps: int, segment_bytes: int, life: int | None, point
 
 
 def check_fault(seed: int, fault: Callable[[FaultyDisk], None], steps: int = STEPS) -> bool:
-    """Run the workload on a disk that fails, cut the power when the store notices, start on what is left, compare.
+    """Run the workload on a failing disk, cut the power when the store notices, start again, compare.
 
     Returns whether the fault was met. Errors: Broken.
     """
@@ -347,7 +347,7 @@ def check_fault(seed: int, fault: Callable[[FaultyDisk], None], steps: int = STE
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Thousands of stores start and stop: nobody wants their logs."""
+    """Suppress the logs of thousands of stores that start and stop."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
@@ -363,11 +363,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--points", type=int, default=2000, help="how many crash points to check")
     parser.add_argument("--seed", type=int, default=1, help="of the first recorded run")
-    parser.add_argument("--steps", type=int, default=STEPS, help="how much happens in a run")
+    parser.add_argument("--steps", type=int, default=STEPS, help="steps of a run")
     parser.add_argument(
         "--segment-bytes", type=int, default=SETTINGS.segment_bytes, help="small ones make checkpoints span several"
     )
-    parser.add_argument("--every", type=int, default=1, help="check one of so many points")
+    parser.add_argument("--every", type=int, default=1, help="check one point of this many")
     parser.add_argument("--variants", type=int, default=2, help="fates of unsynced bytes at each point")
     parser.add_argument("--point", type=int, help="check this point only")
     parser.add_argument("--life", type=int, help="of the run that begins after a crash at this point")

@@ -1,10 +1,10 @@
 """Damage points: one place of a closed store is damaged, the store is started, and everything is read.
 
 python -m ortoo.testing.store.damage_points --megabytes 200 --places 500
-python -m ortoo.testing.store.damage_points --seed 1 --place 17            # one place again
+python -m ortoo.testing.store.damage_points --seed 1 --place 17     # repeats one place
 
-A start must end in "running, damage named" or "refused, naming the file". Whatever is read is what was written; what
-cannot be read answers DATA_LOSS and is named with its file and position; no offset is given out again.
+A start must end in "running, damage named" or "refused, naming the file". Readable messages are unchanged. Unreadable
+ones answer DATA_LOSS and are named with their file and position. No offset is reused.
 """
 
 import argparse
@@ -33,7 +33,7 @@ TOPICS = 3
 QUEUES = 4
 GROUP = "readers"
 KINDS = {"flipped bit": 1, "zeroed page": PAGE_BYTES, "garbage": 16, "cut file": 1 << 40}
-"""What can happen to a file, and to about how many of its bytes."""
+"""Kinds of damage to a file, and the approximate number of bytes."""
 STARTS = ("after a clean stop", "after a kill", "without caches")
 
 
@@ -44,7 +44,7 @@ class Kept:
     first_offset: int
     batch: SealedBatch
     end_position: int
-    """Where its frame ends in the log."""
+    """The position in the log where its frame ends."""
 
     @property
     def end_offset(self) -> int:
@@ -58,18 +58,18 @@ class Pristine:
 
     settings: StoreSettings
     files: dict[str, bytes]
-    """As a killed process leaves them, and the marker of a clean stop."""
+    """Its files as a killed process leaves them, and the marker of a clean stop."""
     batches: dict[tuple[int, int], list["Kept"]]
     offsets: dict[tuple[int, int], tuple[int, int]]
-    """Queue to (committed offset, where in the log the commit ends)."""
+    """Queue to (committed offset, position in the log where the commit ends)."""
     end_position: int
-    """Of the log, when the process was killed; the last frame says that everything before it is durable."""
+    """The end of the log when the process was killed; the last frame records everything before it as durable."""
     shared: dict[str, Content] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What is damaged, and how the store is started then."""
+    """The damage, and the condition in which the store is started."""
 
     file: str
     at: int
@@ -83,27 +83,27 @@ class Place:
 
     @property
     def position(self) -> int:
-        """Where in the log the damage begins."""
+        """The position in the log where the damage begins."""
         return self.base + (self.at // PAGE_BYTES * PAGE_BYTES if self.kind == "zeroed page" else self.at)
 
     @property
     def end_position(self) -> int:
-        """Where in the log the damage ends."""
+        """The position in the log where the damage ends."""
         return (
             self.position + {"flipped bit": 1, "zeroed page": PAGE_BYTES, "garbage": 16, "cut file": 1 << 40}[self.kind]
         )
 
     def is_known_cut(self, pristine: Pristine) -> bool:
-        """Whether the last file was cut short and a file beside the log tells so."""
+        """Whether the last file was truncated and another file records its length."""
         last = max(name for name in pristine.files if name.endswith(SUFFIX))
         is_cut = self.kind == "cut file" and self.file == last and self.position < pristine.end_position
         return is_cut and (self.start == STARTS[0] or (self.start == STARTS[1] and "durable" in pristine.files))
 
     def is_torn_tail(self, pristine: Pristine) -> bool:
-        """Whether a crash may have left just this: the log's very end is touched, and nothing else knows the end.
+        """Whether a crash can leave this: only the end of the log is damaged, and no durable mark records it.
 
-        Then the log ends before the damage, and what lies behind counts as never acknowledged. A tide mark knows. A
-        last file that was cut short counts too, for the log goes on where it ends; but a witness must then name it.
+        Then the log ends before the damage, and later messages count as never acknowledged. A truncated last file
+        counts too, because the log continues at its end. But another file with its length must then cause named damage.
         """
         last = max(name for name in pristine.files if name.endswith(SUFFIX))
         if self.kind == "cut file" and self.file == last:
@@ -117,7 +117,7 @@ class Place:
 
 @dataclass(slots=True)
 class Report:
-    """What became of the places."""
+    """The results of all places."""
 
     places: int = 0
     unharmed: int = 0
@@ -128,7 +128,7 @@ class Report:
 
 
 def build(size_bytes: int, seed: int) -> Pristine:
-    """A store of about so many bytes, on a disk in memory, stopped cleanly."""
+    """A store of about `size_bytes`, on a disk in memory, stopped cleanly."""
     settings = StoreSettings(
         segment_bytes=max(64 << 10, size_bytes // 13 // 64 * 64), headroom_bytes=0, recent_bytes=0, retention_age_ms=0,
         idle_mark_ms=50, threads=False, checkpoint_records=400,
@@ -177,7 +177,7 @@ def _read(data: bytes, base: int, position: int, length: int) -> bytes:
 
 
 def _frame_ends(files: dict[str, bytes]) -> dict[tuple[int, int, int], int]:
-    """Where in the log each batch ends, by topic, queue and first offset."""
+    """The position in the log where each batch ends, by topic, queue and first offset."""
     ends = {}
     for name, data in files.items():
         if name.endswith(SUFFIX):
@@ -189,7 +189,7 @@ def _frame_ends(files: dict[str, bytes]) -> dict[tuple[int, int, int], int]:
 
 
 def choose(pristine: Pristine, seed: int, number: int) -> Place:
-    """The place with this number: mostly in the segments, by size; every fifth in any file."""
+    """The place with this number: mostly in the segments, by size, and every fifth in any file."""
     chance = Randomness(seed * 1_000_003 + number)
     names = sorted(pristine.files)
     if number % 5:
@@ -283,10 +283,10 @@ async def _check(pristine: Pristine, place: Place, disk: MemoryDisk, clock: Virt
     is_named = any(_names(one.file, one.position, one.length_bytes, place) for one in damages)
     if lost:
         if not is_named:
-            raise Broken(f"{lost[:3]} and {len(lost)} in all are lost, and no damage says why: {damages}")
+            raise Broken(f"{lost[:3]} and {len(lost)} in all are lost without a named damage: {damages}")
         report.batches_lost += len(lost)
     if place.is_known_cut(pristine) and not is_named:
-        raise Broken(f"the last file was cut short, and no damage says so: {damages}")
+        raise Broken(f"the last file was truncated, and no damage is named: {damages}")
     if damages:
         report.named += 1
     else:
@@ -296,7 +296,7 @@ async def _check(pristine: Pristine, place: Place, disk: MemoryDisk, clock: Virt
 
 
 async def _append_to_all(store: Store, pristine: Pristine, torn_from: int) -> None:
-    """Append to every queue: no offset is given out again, and behind a torn tail none is left out."""
+    """Append to every queue: no offset is reused, and behind a torn tail none is skipped."""
     known = {topic.topic_id for topic in store.topics()}
     body = b"after the damage"
     for key, batches in pristine.batches.items():
@@ -305,23 +305,23 @@ async def _append_to_all(store: Store, pristine: Pristine, torn_from: int) -> No
             end = kept[-1] if kept else 0
             answer = await store.append(*key, SealedBatch(body, crc32c(body), 1, len(body)))
             if answer.first_offset < end:
-                raise Broken(f"queue {key}: offset {answer.first_offset} is given again; {end} were acknowledged")
+                raise Broken(f"queue {key}: offset {answer.first_offset} is given again, {end} were acknowledged")
             if len(kept) < len(batches) and answer.first_offset != end:
                 raise Broken(f"queue {key}: offset {answer.first_offset} follows on {end}, behind a torn tail")
             again = await store.fetch(*key, answer.first_offset)
             if again.batches[0].batch.records != body:
-                raise Broken(f"queue {key}: what was just appended at {answer.first_offset} reads otherwise")
+                raise Broken(f"queue {key}: the batch just appended at {answer.first_offset} differs")
 
 
 def _names(file: str, position: int, length: int, place: Place) -> bool:
-    """Whether a named damage is about this place: the same file, and not wholly before it."""
+    """Whether a named damage covers this place: the same file, and not wholly before it."""
     if not place.file.endswith(SUFFIX):
         return True
     return file == place.file and position < place.end_position and place.position < position + length
 
 
 async def _read_everything(store: Store, pristine: Pristine, torn_from: int, report: Report) -> list[str]:
-    """Read each queue, going on behind DATA_LOSS; returns what is lost. Errors: Broken for a wrong byte."""
+    """Read each queue, continuing after DATA_LOSS; returns the losses. Errors: Broken for a wrong byte."""
     lost: list[str] = []
     known = {topic.topic_id for topic in store.topics()}
     for key, expected in pristine.batches.items():
@@ -340,7 +340,7 @@ async def _read_everything(store: Store, pristine: Pristine, torn_from: int, rep
                 fetched = await store.fetch(*key, offset, bytes_max=4 * MIB)
             except DataLoss as error:
                 if error.end_offset <= offset or str(error.end_offset) not in error.message:
-                    raise Broken(f"nothing says where to read on: {error.message}") from error
+                    raise Broken(f"no offset to continue at: {error.message}") from error
                 offset = error.end_offset
                 continue
             if not fetched.batches:
@@ -392,7 +392,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 sys.stdout.write(f"BROKEN --seed {chosen.seed} --place {number}: {error}\n")
                 if not chosen.go_on:
                     break
-    sys.stdout.write(f"{report}; broken promises: {broken}\n")
+    sys.stdout.write(f"{report}, broken promises: {broken}\n")
     return min(broken, 1)
 
 

@@ -1,4 +1,4 @@
-"""Failed flushes: a store starts again on a disk whose cache shows what it never got, and then the power is cut."""
+"""Failed flushes: a store starts again on a disk whose cache shows lost writes, and then the power is cut."""
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.randomness import Randomness
@@ -15,9 +15,9 @@ from ortoo.testing.time.virtual_clock import VirtualClock
 
 
 def enumerate_failed_flushes(seed: int, *, runs: int, steps: int = STEPS) -> Report:
-    """Let one flush of each run fail, start again on the same disk, whose cache still shows it, and then cut the power.
+    """Let one flush of each run fail, restart on the same disk, whose cache still shows it, and cut the power.
 
-    The power is cut at any time after the second life's first sync: what it found is answered for from then on.
+    The power is cut at any time after the first sync of the restarted store: from then it promises what it found.
     Errors: Broken.
     """
     report = Report()

@@ -1,13 +1,13 @@
-"""A small disk filled again and again under load: an enode process on a tmpfs, which never stops being written to.
+"""A small disk filled repeatedly under load: an enode process on a tmpfs with senders that never stop.
 
 python -m ortoo.testing.store.full_disk --megabytes 64 --rounds 20
 
-In each round the disk is full when every sender is refused. Then it is checked that the process lives, that nothing of
-what was refused is stored, that the first and last message of each queue are read, and that offsets are committed. The
-last commit lets retention delete what the group has passed, and a sender must be taken again within 5 seconds. At the
-end the process is killed and started again, and everything acknowledged must still be counted.
+In each round the disk is full when every sender is refused. Then the process must live, no refused batch be stored, the
+first and last message of each queue be readable, and commits succeed. The last commit lets retention delete the
+consumed segments, and a sender must be accepted within 5 seconds. At the end the process is killed and started again,
+and everything acknowledged must still be counted.
 
-Mounting needs the right to do so; without it nothing is checked, which is said on stderr, and the exit code is 77.
+Mounting needs permission. Without it nothing is checked, stderr reports that, and the exit code is 77.
 """
 
 import argparse
@@ -54,7 +54,7 @@ SETTINGS = {
 
 
 class NotAllowed(Exception):
-    """Nobody may mount a file system here."""
+    """Mounting a file system is not permitted."""
 
 
 class Broken(Exception):
@@ -63,13 +63,13 @@ class Broken(Exception):
 
 @dataclass(slots=True)
 class Report:
-    """What a run did."""
+    """The counts of a run."""
 
     rounds: int = 0
     acknowledged: int = 0
-    """Batches."""
+    """Acknowledged batches."""
     refused: int = 0
-    """Sends, refused because the disk was full."""
+    """Sends refused because the disk was full."""
     longest_resume_s: float = 0.0
 
 
@@ -79,12 +79,12 @@ class Load:
 
     report: Report
     ends: list[int] = field(default_factory=lambda: [0] * QUEUES)
-    """Where each queue ends, by what was acknowledged."""
+    """The end of each queue, by the acknowledgements."""
     is_refused: list[bool] = field(default_factory=lambda: [False] * QUEUES)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def send(self, stub: EnodeServiceStub, queue_id: int) -> None:
-        """Send batch after batch, and the same again when it was refused. Errors: Broken."""
+        """Send batch after batch, and repeat a refused one. Errors: Broken."""
         clock = SystemClock()
         call = stub.Append()
         while True:
@@ -95,7 +95,7 @@ class Load:
             self.changed.set()
             if not answer.HasField("failure"):
                 if answer.first_offset != self.ends[queue_id]:
-                    raise Broken(f"queue {queue_id}: {answer.first_offset} was given, {self.ends[queue_id]} comes next")
+                    raise Broken(f"queue {queue_id}: {answer.first_offset} instead of {self.ends[queue_id]}")
                 self.ends[queue_id] += BATCH.count
                 self.report.acknowledged += 1
             elif answer.failure.kind == failure_pb2.FAILURE_KIND_OVERLOADED:
@@ -105,7 +105,7 @@ class Load:
                 raise Broken(f"a full disk is answered with {answer.failure}")
 
     async def until(self, *, refused: bool, within_s: float) -> float:
-        """Wait until every sender is refused, or until one is not; how long it took. Errors: Broken."""
+        """Wait until every sender is refused, or until one is not; the time it took. Errors: Broken."""
         clock = SystemClock()
         began_s = clock.monotonic_s()
         try:
@@ -114,7 +114,7 @@ class Load:
                     self.changed.clear()
                     await self.changed.wait()
         except TimeoutError:
-            what = "nobody was refused" if refused else "nobody was taken again"
+            what = "nobody was refused" if refused else "no sender was accepted again"
             raise Broken(f"{what} within {within_s} s") from None
         return clock.monotonic_s() - began_s
 
@@ -135,7 +135,7 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[None]:
 
 
 async def fill(rounds: int, size_bytes: int, folder: Path) -> Report:
-    """Fill the disk so many times. Errors: NotAllowed, Broken."""
+    """Fill the disk `rounds` times. Errors: NotAllowed, Broken."""
     report = Report()
     enode = RoleProcess(
         "enode",
@@ -173,7 +173,7 @@ async def _loaded(enode: RoleProcess, report: Report) -> AsyncIterator[tuple[Loa
 
 
 async def _round(enode: RoleProcess, load: Load, stub: EnodeServiceStub) -> None:
-    """Wait for a full disk, look at everything, make room."""
+    """Wait for a full disk, check everything, make room."""
     is_checked = False
     while not is_checked:
         await load.until(refused=True, within_s=FULL_S_MAX)
@@ -184,7 +184,7 @@ async def _round(enode: RoleProcess, load: Load, stub: EnodeServiceStub) -> None
             await _check_while_full(load, stub)
             is_checked = True
         except Broken:
-            # Retention may still have had something to delete: then the disk was not full all the time.
+            # Retention may still have deleted something: then the disk was not full all the time.
             if acknowledged == load.report.acknowledged:
                 raise
     await _commit(stub, load.ends)
@@ -194,7 +194,7 @@ async def _round(enode: RoleProcess, load: Load, stub: EnodeServiceStub) -> None
 
 
 async def _check_while_full(load: Load, stub: EnodeServiceStub) -> None:
-    """Nothing refused is stored, reads and commits go on. Errors: Broken."""
+    """Check that nothing refused is stored, and that reads and commits succeed. Errors: Broken."""
     begins = await _check_ends(stub, load)
     await _read_some(stub, begins, load.ends)
     for _ in range(COMMITS):
@@ -204,7 +204,7 @@ async def _check_while_full(load: Load, stub: EnodeServiceStub) -> None:
 
 
 async def _check_ends(stub: EnodeServiceStub, load: Load) -> list[int]:
-    """Each queue ends where the last acknowledged batch does; where they begin. Errors: Broken."""
+    """Each queue must end with the last acknowledged batch; returns where they begin. Errors: Broken."""
     answer = await stub.DescribeQueues(pb.DescribeQueuesRequest(topic_id=TOPIC))
     ends = [queue.end_offset for queue in answer.queues]
     if ends != load.ends:
@@ -213,7 +213,7 @@ async def _check_ends(stub: EnodeServiceStub, load: Load) -> list[int]:
 
 
 async def _read_some(stub: EnodeServiceStub, begins: Sequence[int], ends: Sequence[int]) -> None:
-    """The first and the last message of each queue. Errors: Broken."""
+    """Read the first and the last message of each queue. Errors: Broken."""
     call = stub.FetchBatches()
     for queue_id in range(QUEUES):
         for offset in (begins[queue_id], ends[queue_id] - 1):
@@ -239,18 +239,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m ortoo.testing.store.full_disk", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--megabytes", type=int, default=64, help="size of the disk")
-    parser.add_argument("--rounds", type=int, default=20, help="how often it is filled")
+    parser.add_argument("--rounds", type=int, default=20, help="number of rounds")
     chosen: Any = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="ortoo-full-") as folder:
         try:
             report = asyncio.run(fill(chosen.rounds, chosen.megabytes << 20, Path(folder)))
         except NotAllowed as error:
-            sys.stderr.write(f"NOT CHECKED: a full disk needs the right to mount a tmpfs: {error}\n")
+            sys.stderr.write(f"NOT CHECKED, because a full disk needs the right to mount a tmpfs: {error}\n")
             return SKIPPED
         except Broken as error:
             sys.stdout.write(f"BROKEN {error}\n")
             return 1
-    sys.stdout.write(f"{report}: the process lived, refused sends stored nothing, reads and commits went on\n")
+    sys.stdout.write(f"{report}: the process lived, refused sends stored nothing, reads and commits succeeded\n")
     return 0
 
 

@@ -1,7 +1,7 @@
-"""The state of a log, folded from its very first frame by a second, plainer implementation than the enode's.
+"""The state of a log, folded from its first frame by a second, simpler implementation than the enode's.
 
-It takes the frames from what was ever written to the disk, not from what is left there, so that it needs neither
-checkpoints nor index files, and retention takes nothing from it.
+It takes the frames from all writes to the disk and not from the remaining files. So it needs neither checkpoints nor
+index files, and retention does not affect it.
 """
 
 from collections.abc import Iterable
@@ -44,21 +44,21 @@ Frame = tuple[FrameHeader, bytes]
 
 @dataclass(slots=True)
 class Folded:
-    """The state, as plain dictionaries of what exists."""
+    """The state as plain dictionaries."""
 
     topics: dict[int, tuple[str, int, int, str]] = field(default_factory=dict)
     offsets: dict[tuple[int, str, int], tuple[int, int]] = field(default_factory=dict)
     ends: dict[tuple[int, int], int] = field(default_factory=dict)
     windows: dict[tuple[int, int, int], list[tuple[int, int, int, int]]] = field(default_factory=dict)
     pops: dict[tuple[int, str, int], dict[int, object]] = field(default_factory=dict)
-    """(topic id, group, queue id) to, of each offset above the floor, what became of it; at FLOOR the floor itself."""
+    """(topic id, group, queue id) to the state of each offset above the floor; at FLOOR the floor itself."""
     sent_back: dict[tuple[int, str, int], list[tuple[int, int]]] = field(default_factory=dict)
     modes: dict[tuple[int, str], int] = field(default_factory=dict)
     ids: dict[tuple[int, bytes], tuple[int, int, bool, int, int]] = field(default_factory=dict)
     """(topic id, id) to (queue id, offset, delayed, stored at ms, until ms)."""
 
     def of_known_topics(self) -> "Folded":
-        """Without what belongs to topics that do not exist: nobody can ask for it."""
+        """A copy without state of deleted topics, which no request can reach."""
         return Folded(
             self.topics,
             {key: value for key, value in self.offsets.items() if key[0] in self.topics},
@@ -72,7 +72,7 @@ class Folded:
 
 
 def frames_written(operations: Iterable[Operation]) -> dict[int, Frame]:
-    """Every frame in these writes, by its position in the log; a later one at the same position replaces it."""
+    """Every frame in these writes, by its position in the log; a later write at a position replaces an earlier one."""
     frames: dict[int, Frame] = {}
     for operation in operations:
         if not isinstance(operation, Write) or operation.data[:4] != MAGIC_BYTES:
@@ -91,7 +91,7 @@ def frames_written(operations: Iterable[Operation]) -> dict[int, Frame]:
 
 
 def fold_from_scratch(frames: dict[int, Frame], end_position: int) -> Folded:
-    """Fold every frame below `end_position`, from the first on."""
+    """Fold every frame below `end_position`, in order."""
     state = Folded()
     for position in sorted(frames):
         if position >= end_position:
@@ -178,7 +178,7 @@ def _apply_life(state: Folded, change: Change) -> None:
 
 
 def _apply_pop(state: Folded, change: PopLeased | PopReturned | PopFinished | PopIntervals) -> None:
-    """One entry an offset: what is finished stays finished, and the floor moves over it."""
+    """Apply it with one entry an offset: finished offsets stay finished, and the floor moves over them."""
     place = (change.topic_id, change.group, change.queue_id)
     begin = state.offsets.get(place, (0, 0))[0]
     if isinstance(change, PopIntervals) and change.is_first:

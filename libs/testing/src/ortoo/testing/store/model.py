@@ -1,8 +1,8 @@
-"""What a store must hold, kept by the slowest and most obvious means: lists of everything that was ever asked for.
+"""The expected content of a store, kept in the simplest way: lists of all requests.
 
-A `History` remembers each request with the moment at which it was made and the moment at which it was answered; moments
-are numbers of disk operations, so that a crash between two operations knows what had been promised. `check` compares a
-store that was opened after a crash at some moment with it.
+A `History` keeps each request with the moments of its call and of its answer. Moments are numbers of disk operations,
+so that the promises at a crash between two operations are known. `check` compares a store that was opened after a crash
+at some moment with it.
 """
 
 from dataclasses import dataclass, field
@@ -18,19 +18,19 @@ OffsetKey = tuple[int, str, int]
 
 
 class Broken(AssertionError):
-    """A store broke a promise; the message says which."""
+    """A store broke a promise, which the message names."""
 
 
 @dataclass(slots=True)
 class Sent:
-    """One batch that somebody wanted stored."""
+    """One batch that was sent."""
 
     topic_id: int
     queue_id: int
     batch: SealedBatch
     asked_at: int
     answered_at: int = NEVER
-    """When it was known to be durable: acknowledged in mode `sync`, or seen by a reader."""
+    """The moment at which it was durable: acknowledged in mode `sync`, or seen by a reader."""
     first_offset: int = -1
     refused: bool = False
     """It must never be found."""
@@ -43,7 +43,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Wish:
-    """A value that somebody wanted stored in place of the one before; None = removed."""
+    """A requested value in place of the previous one; None = removed."""
 
     value: object
     asked_at: int
@@ -52,19 +52,19 @@ class Wish:
 
 @dataclass(slots=True)
 class History:
-    """Everything that was asked of one store, in order."""
+    """All requests to one store, in order."""
 
     sends: list[Sent] = field(default_factory=list)
     offsets: dict[OffsetKey, list[Wish]] = field(default_factory=dict)
     topics: dict[int, list[Wish]] = field(default_factory=dict)
     begins: list[tuple[int, dict[QueueKey, int]]] = field(default_factory=list)
-    """(moment, where queues began); retention moves these."""
+    """(moment, begins of queues); retention moves these."""
     pairs: list[tuple[Sent, OffsetKey]] = field(default_factory=list)
-    """Batches that each carried one commit, of an offset that nobody else commits: both are found or neither."""
+    """Batches that each carried a commit of an offset used once: both must be found or neither."""
     settled_begins: dict[QueueKey, int] = field(default_factory=dict)
 
     def begin_max(self, key: QueueKey, moment: int) -> int:
-        """How far retention can have come in a queue, had the store crashed at `moment`."""
+        """The largest possible begin of a queue by retention, had the store crashed at `moment`."""
         for at, begins in self.begins:
             if at >= moment and key in begins:
                 return begins[key]
@@ -72,7 +72,7 @@ class History:
 
 
 def possible(wishes: list[Wish], moment: int) -> list[object]:
-    """The values that may be found after a crash at `moment`: the last promised one, or any asked for since."""
+    """The values that may be found after a crash at `moment`: the last promised one, or any requested since."""
     values: list[object] = [None]
     for wish in wishes:
         if wish.asked_at > moment:
@@ -85,7 +85,7 @@ def possible(wishes: list[Wish], moment: int) -> list[object]:
 
 @dataclass(slots=True)
 class Observed:
-    """What was read from a store: the whole of it."""
+    """The whole content read from a store."""
 
     topics: dict[int, tuple[str, int, int]] = field(default_factory=dict)
     batches: dict[QueueKey, list[tuple[int, SealedBatch]]] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Observed:
 
 
 async def observe(store: Store) -> Observed:
-    """Read everything through the front door. Errors: Broken when what is read does not fit together."""
+    """Read everything through the store's interface. Errors: Broken when the content is inconsistent."""
     found = Observed()
     for topic in store.topics():
         found.topics[topic.topic_id] = (topic.name, topic.queue_count, topic.version)
@@ -127,10 +127,9 @@ async def read_queue(store: Store, key: QueueKey, begin: int, end: int) -> list[
 
 
 def check(history: History, found: Observed, moment: int) -> History:
-    """Compare what was found after a crash at `moment` with what was promised until then.
+    """Compare the content found after a crash at `moment` with the promises until then.
 
-    Returns the history as the store must keep it from now on: what was open is decided by what was found.
-    Errors: Broken.
+    Returns the history from now on: requests that were open are decided by the found content. Errors: Broken.
     """
     settled = History()
     _check_topics(history, found, moment, settled)
@@ -147,7 +146,7 @@ def _check_topics(history: History, found: Observed, moment: int, settled: Histo
             raise Broken(f"topic {topic_id} is {found.topics.get(topic_id)}, expected one of {values}")
         settled.topics[topic_id] = [Wish(found.topics.get(topic_id), 0, 0)]
     if unknown := found.topics.keys() - history.topics.keys():
-        raise Broken(f"topics {unknown} were never asked for")
+        raise Broken(f"topics {unknown} were never created")
 
 
 def _check_offsets(history: History, found: Observed, moment: int, settled: History) -> None:
@@ -181,24 +180,24 @@ def _check_messages(history: History, found: Observed, moment: int, settled: His
             begin = found.ranges.get(sent.key, (0, 0))[0]
             if sent.first_offset >= begin or begin > history.begin_max(sent.key, moment):
                 raise Broken(
-                    f"queue {sent.key}: the acknowledged batch at offset {sent.first_offset} is lost; the queue begins "
+                    f"queue {sent.key}: the acknowledged batch at offset {sent.first_offset} is lost, the queue begins "
                     f"at {begin}, retention had come to {history.begin_max(sent.key, moment)}"
                 )
             settled.sends.append(Sent(*sent.key, sent.batch, 0, 0, sent.first_offset))
             continue
         settled.sends.append(
-            Sent(*sent.key, sent.batch, 0, 0, here[0] if here else -1, refused=here is None)  # lost once is lost
+            Sent(*sent.key, sent.batch, 0, 0, here[0] if here else -1, refused=here is None)  # it stays lost
         )
     total = sum(map(len, found.batches.values()))
     if len(by_place) != total:
         raise Broken("a batch is stored twice")
     if strangers := by_place.keys() - known:
-        raise Broken(f"batches are found that nobody sent: {[one[:2] for one in strangers]}")
+        raise Broken(f"found batches that were never sent: {[one[:2] for one in strangers]}")
     for sent, offset_key in history.pairs:
         is_kept = (*sent.key, sent.batch.records) in by_place
-        is_answered = sent.answered_at <= moment  # then both were there, and retention may have taken the batch
+        is_answered = sent.answered_at <= moment  # then both were there, and retention may have removed the batch
         if sent.topic_id in found.topics and not is_answered and is_kept != (offset_key in found.offsets):
-            raise Broken(f"queue {sent.key}: of a batch and the commit that it carried only one is found: {is_kept=}")
+            raise Broken(f"queue {sent.key}: of a batch and its commit only one is found, {is_kept=}")
     ends = _acknowledged_ends(history, moment)
     for key, (_, end) in found.ranges.items():
         highest = ends.get(key, 0)
@@ -207,7 +206,7 @@ def _check_messages(history: History, found: Observed, moment: int, settled: His
 
 
 def _acknowledged_ends(history: History, moment: int) -> dict[tuple[int, int], int]:
-    """Behind which offset of each queue nothing was acknowledged by then."""
+    """The offset of each queue after which nothing was acknowledged at that moment."""
     ends: dict[tuple[int, int], int] = {}
     for one in history.sends:
         if one.answered_at <= moment and not one.refused:

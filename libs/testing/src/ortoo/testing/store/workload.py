@@ -1,7 +1,7 @@
-"""A mixed workload on one store, decided by a seed, written down as it goes.
+"""A mixed workload on one store, decided by a seed and recorded.
 
-Messages on fifty queues, plain, in mode `async`, and from producers that send again, leave gaps and reuse sequences;
-offsets, also backwards; pops; topics that grow, go and come back; retention; pauses; clean restarts.
+Messages on fifty queues: plain, in mode `async`, and from producers that repeat, leave gaps and reuse sequences.
+Offsets, also backwards, pops, and topics that grow, are deleted and come back. Retention, pauses and clean restarts.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ GROUPS = ("billing", "search", "audit")
 POPPERS = "poppers"
 PRODUCERS = 3
 NEEDED = (".seg", "identity", "begin")
-"""Files that are no caches."""
+"""Files that are not caches."""
 
 Producer = tuple[int, int, int]
 """(topic id, queue id, producer id)."""
@@ -45,13 +45,13 @@ async def opened(disk: Disk, clock: VirtualClock, settings: StoreSettings = SETT
 
 
 class Workload:
-    """One run. What it did is in `history`; after `run` the store is closed."""
+    """One run. Its requests are in `history`; after `run` the store is closed."""
 
     def __init__(
         self, disk: MemoryDisk, clock: VirtualClock, seed: int, history: History | None = None,
         through: Disk | None = None, settings: StoreSettings = SETTINGS,
     ) -> None:  # fmt: skip
-        """Work on `disk` as `seed` decides, going on after `history`; `through` may be a faulty disk around it."""
+        """Work on `disk` as `seed` decides, after `history`; `through` may be a faulty disk around it."""
         self.history = history if history is not None else History()
         self._disk = disk
         self._through = through if through is not None else disk
@@ -71,11 +71,11 @@ class Workload:
 
     @property
     def moment(self) -> int:
-        """How many things have happened to the disk."""
+        """The number of operations of the disk."""
         return len(self._disk.operations)
 
     async def run(self, steps: int) -> None:
-        """Open the store, do so many things to it, close it."""
+        """Open the store, do `steps` things to it, close it."""
         self._store = await opened(self._through, self._clock, self._settings)
         for topic_id, (name, queue_count) in TOPICS.items():
             if all(topic.topic_id != topic_id for topic in self._store.topics()):
@@ -116,7 +116,7 @@ class Workload:
         body = head + b"m" * (length or self._chance.below(900))
         return SealedBatch(body, crc32c(body), 1 + self._chance.below(9), len(body), producer_id, first_sequence)
 
-    # what is done
+    # Actions.
 
     async def _burst(self) -> None:
         work: list[Coroutine[Any, Any, object]] = []
@@ -204,7 +204,7 @@ class Workload:
         sent.answered_at, sent.first_offset = self.moment, answer.first_offset
 
     async def _refused(self) -> None:
-        """Batches that must be refused, and never found."""
+        """Send batches that must be refused, and never found."""
         topic_id, queue_id = self._queue()
         attempts = [(topic_id, 999, self._batch()), (topic_id, queue_id, self._batch(0, 999, 5))]
         for (topic, queue, producer_id), mine in list(self._producers.items())[:2]:
@@ -242,7 +242,7 @@ class Workload:
             wish.answered_at = self.moment
 
     async def _pop(self) -> None:
-        """Lease messages, give one back, finish the later half before the earlier one."""
+        """Lease messages, release one, finish the later half before the earlier one."""
         topics = self._store.topics()
         topic = topics[self._pop_chance.below(len(topics))]
         topic_id, queue_id = topic.topic_id, self._pop_chance.below(topic.queue_count)
@@ -267,7 +267,7 @@ class Workload:
         wish.answered_at = self.moment
 
     async def _live(self) -> None:
-        """Give messages back by offset, decide how a group consumes, remember ids: some of it together with a batch."""
+        """Nack messages by offset, set a group's consume mode, remember ids: some of it together with a batch."""
         chance, topics = self._life_chance, self._store.topics()
         if chance.below(6):
             return

@@ -1,1 +1,1 @@
-"""Clocks that tests move."""
+"""Clocks that tests control."""

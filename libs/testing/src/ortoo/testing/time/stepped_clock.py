@@ -1,4 +1,4 @@
-"""A wall clock that can be set, over a monotonic clock that cannot: what an operator or a bad time server does."""
+"""A wall clock that can be set, over a monotonic clock that cannot, as with an operator or a bad time server."""
 
 import mmap
 import struct
@@ -10,22 +10,22 @@ _OFFSET = struct.Struct("<q")
 
 
 class SteppedClock(SystemClock):
-    """The machine's time, and how far its wall clock is set off."""
+    """The machine's time with an offset of its wall clock."""
 
     def __init__(self, offset_ms: int = 0) -> None:
-        """Begin so far off."""
+        """Begin with this offset."""
         self.offset_ms = offset_ms
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since 1970-01-01 UTC, as it is set now."""
+        """Wall-clock milliseconds since 1970-01-01 UTC, with the offset."""
         return super().now_ms() + self.offset_ms
 
 
 class SharedClock(SystemClock):
-    """The machine's time, set off by a number in a file, so that one process sets the clock of another."""
+    """The machine's time with an offset from a file, so that one process sets the clock of another."""
 
     def __init__(self, file: Path) -> None:
-        """Follow the number in `file`, which is made when it is not there."""
+        """Use the offset in `file`, which is created when it is missing."""
         if not file.exists():
             file.write_bytes(bytes(_OFFSET.size))
         with file.open("r+b") as opened:
@@ -33,13 +33,13 @@ class SharedClock(SystemClock):
 
     @property
     def offset_ms(self) -> int:
-        """How far the clock is set off."""
+        """The offset of the clock."""
         return int(_OFFSET.unpack(self._shared[:])[0])
 
     def set_off(self, offset_ms: int) -> None:
-        """Set it, here and in every process that follows the same file."""
+        """Set the offset, here and in every process that uses the same file."""
         self._shared[:] = _OFFSET.pack(offset_ms)
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since 1970-01-01 UTC, as it is set now."""
+        """Wall-clock milliseconds since 1970-01-01 UTC, with the offset."""
         return super().now_ms() + self.offset_ms

@@ -1,9 +1,9 @@
-"""Time that tests move: by hand, or by itself as soon as everybody waits for it.
+"""Time controlled by tests: moved by the test, or automatically when all tasks wait.
 
 clock = VirtualClock()
-clock.advance(30)                                  # by hand: sleepers whose time has come wake in their order
+clock.advance(30)                              # by the test: due sleepers wake in their order
 
-result = VirtualClock().run(scenario)              # by itself: thirty days of sleeping take no time at all
+result = VirtualClock().run(scenario)         # automatic: thirty days of sleeping take no time
 """
 
 import asyncio
@@ -14,16 +14,16 @@ from typing import TypeVar
 
 T = TypeVar("T")
 TURNS_PER_STEP = 16
-"""How many turns of the loop `pass_time` gives those who woke, before the next ones wake."""
+"""Turns of the loop that `pass_time` gives woken tasks, before the next ones wake."""
 EPOCH_MS = 1_800_000_000_000
 
 
 class TimeRanOut(RuntimeError):
-    """Everybody waits, and the time that a run was allowed to take is over: something is stuck."""
+    """All tasks wait, and the time limit of the run has passed."""
 
 
 class VirtualClock:
-    """A `Clock` that stands still until it is told to move."""
+    """A `Clock` that stands still until it is moved."""
 
     def __init__(self, now_ms: int = EPOCH_MS) -> None:
         """Begin at a wall-clock time; the monotonic clock begins at 0."""
@@ -41,7 +41,7 @@ class VirtualClock:
         return self._monotonic_s
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the clock has moved so far. A sleep of 0 gives the others a turn."""
+        """Wait until the clock has moved by `seconds`. A sleep of 0 yields one turn."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._count += 1
         if seconds <= 0:
@@ -52,11 +52,11 @@ class VirtualClock:
 
     @property
     def sleeping(self) -> int:
-        """How many sleep."""
+        """The number of sleepers."""
         return sum(not woken.done() for _, _, woken in self._sleepers)
 
     def advance(self, seconds: float) -> int:
-        """Move on and wake everybody whose time comes, in the order of their times; return how many.
+        """Advance and wake all due sleepers, in the order of their times; returns their number.
 
         They run when the caller next awaits, and all see the final time.
         """
@@ -68,7 +68,7 @@ class VirtualClock:
         return count
 
     async def pass_time(self, seconds: float) -> None:
-        """Move on step by step: whoever wakes runs at its own time, and may sleep again within these seconds."""
+        """Advance step by step: each woken task runs at its own time, and may sleep again within these seconds."""
         target = self._monotonic_s + seconds
         while True:
             for _ in range(TURNS_PER_STEP):
@@ -80,17 +80,17 @@ class VirtualClock:
         self._move_to(target)
 
     def set_wall(self, now_ms: int) -> None:
-        """Let the wall clock jump, in either direction; nobody wakes, for sleeps follow the monotonic clock."""
+        """Step the wall clock, in either direction; no sleeper wakes, because sleeps follow the monotonic clock."""
         self._wall_at_zero_ms = now_ms - self._monotonic_s * 1000
 
     def next_deadline_s(self) -> float | None:
-        """When the next sleeper wakes, on the monotonic clock; None when nobody sleeps."""
+        """The wake time of the next sleeper on the monotonic clock; None when there is none."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else None
 
     def advance_to_next(self) -> int:
-        """Move to the next sleeper's time and wake all whose time it is; return how many."""
+        """Advance to the next sleeper's time and wake all due ones; returns their number."""
         deadline = self.next_deadline_s()
         if deadline is None:
             return 0
@@ -104,15 +104,15 @@ class VirtualClock:
         return count
 
     def run(self, main: Callable[[], Awaitable[T]], *, limit_s: float = 10 * 366 * 86_400) -> T:
-        """Run `main` on a loop of its own on which time moves whenever everybody waits for it.
+        """Run `main` on a loop of its own whose time moves whenever all tasks wait for it.
 
-        Nothing outside the loop may be waited for: no threads, no other processes. After `limit_s` virtual seconds
-        the run ends. Errors: TimeRanOut.
+        It must not wait for anything outside the loop, such as threads or other processes. After `limit_s` virtual
+        seconds the run ends. Errors: TimeRanOut.
         """
         brought: list[T] = []
 
         async def whole() -> None:
-            # The runner has Python write out the task when it puts the signals back: a large result takes a while.
+            # Returning a large result would be slow: the runner formats the task when it restores the signal handlers.
             brought.append(await main())
 
         def new_loop() -> asyncio.AbstractEventLoop:
@@ -136,17 +136,17 @@ class _Impatient(selectors.DefaultSelector):
         self._until_s = until_s
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready; when nothing is and somebody sleeps, wake the next sleeper."""
+        """The ready events; if there are none, wake the next sleeper."""
         ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             return ready
         deadline = self._clock.next_deadline_s()
         if deadline is None and timeout is None:
-            raise TimeRanOut("everybody waits, and nothing is going to happen")
+            raise TimeRanOut("all tasks wait, and no timer is pending")
         if deadline is None:
             return super().select(timeout)
         if deadline > self._until_s:
-            raise TimeRanOut(f"everybody waits, and the next would wake at {deadline:.3f} s of {self._until_s:.3f} s")
+            raise TimeRanOut(f"all tasks wait, and the next would wake at {deadline:.3f} s of {self._until_s:.3f} s")
         self._clock.advance_to_next()
         return []
 

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AdminStub:
-    """Operators' calls.
+    """Calls for operators.
     """
 
     def __init__(self, channel):
@@ -43,11 +43,11 @@ class AdminStub:
 
 
 class AdminServicer:
-    """Operators' calls.
+    """Calls for operators.
     """
 
     def ChangeLogLevel(self, request, context):
-        """Changes how much this snode logs, until it is started again.
+        """Changes the log level of this snode until its next start.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -70,7 +70,7 @@ def add_AdminServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Admin:
-    """Operators' calls.
+    """Calls for operators.
     """
 
     @staticmethod

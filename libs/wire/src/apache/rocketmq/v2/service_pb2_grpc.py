@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class MessagingServiceStub:
-    """Everything an official client does.
+    """All calls of an official client.
     """
 
     def __init__(self, channel):
@@ -123,53 +123,54 @@ class MessagingServiceStub:
 
 
 class MessagingServiceServicer:
-    """Everything an official client does.
+    """All calls of an official client.
     """
 
     def QueryRoute(self, request, context):
-        """The queues of a topic, and where to reach their brokers: always the way the client came.
+        """The queues of a topic and the addresses of their brokers. The addresses are always the one that the client
+        connected to.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Keeps a client registered; expected every 10 s, and it expires after 120 s.
+        """Keeps a client registered. Clients call it every 10 s; the registration expires after 120 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SendMessage(self, request, context):
-        """Sends; durable when it answers OK.
+        """Sends messages. An answer of OK means that they are durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def QueryAssignment(self, request, context):
-        """What a push consumer receives from.
+        """The queues that a push consumer receives from.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReceiveMessage(self, request, context):
-        """Waits for messages and leases them to the caller until their invisible duration is over.
+        """Waits for messages and leases them to the caller for their invisible duration.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AckMessage(self, request, context):
-        """Says that messages are done.
+        """Acknowledges messages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ForwardMessageToDeadLetterQueue(self, request, context):
-        """Parks a message in the group's dead-letter topic.
+        """Moves a message to the group's dead-letter topic.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -183,63 +184,63 @@ class MessagingServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateOffset(self, request, context):
-        """Commits an offset.
+        """Commits a group's offset of a queue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetOffset(self, request, context):
-        """The group's committed offset.
+        """The group's committed offset of a queue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def QueryOffset(self, request, context):
-        """The first, the next or a time's offset of a queue.
+        """The first or the next offset of a queue, or the offset at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EndTransaction(self, request, context):
-        """Commits or rolls back.
+        """Commits a transaction or rolls it back.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Telemetry(self, request_iterator, context):
-        """The conversation that lasts as long as the client: settings, and commands of the server.
+        """A stream that stays open as long as the client runs. It carries settings, and commands of the server.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def NotifyClientTermination(self, request, context):
-        """Leaves in good order.
+        """Ends the client's registration gracefully.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ChangeInvisibleDuration(self, request, context):
-        """Gives a message back later or sooner; the way to say that it failed.
+        """Changes when a received message is delivered again. Clients also use it to report a failed delivery.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RecallMessage(self, request, context):
-        """Takes a delayed message back before it is due.
+        """Cancels a delayed message before it is due.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SyncLiteSubscription(self, request, context):
-        """Changes the lite topics that a client wants.
+        """Changes the lite topics of a client's subscription.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -342,7 +343,7 @@ def add_MessagingServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class MessagingService:
-    """Everything an official client does.
+    """All calls of an official client.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The kinds of state changes. docs/formats/log.md shows them with their bytes, which `codec` makes."""
+"""The kinds of state changes. docs/formats/log.md describes their bytes, which `codec` generates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopNo
 from ortoo.enode.changes.timers import TimerRows, TimersDone, TimersSet
 
 Change = codec.Change
-"""Of any kind."""
+"""Base of all kinds."""
 HEAD_BYTES = codec.HEAD_BYTES
 encode_changes = codec.encode_changes
 ID_BYTES = 16
-"""How long an id is that stands for one an application chose."""
+"""The length of the hash of an application id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class TopicOf(Change):
     version: U64
     queue_count: U32
     directory_id: str
-    """Of the name servers that say so."""
+    """The directory of the name servers that reported it."""
     name: str
 
 
@@ -62,7 +62,7 @@ class OffsetsCommitted(GroupUse):
     """A group consumed some queues of a topic up to these offsets."""
 
     generation: U64
-    """Of the assignment; 0 leaves the stored one."""
+    """The generation of the assignment; 0 leaves the stored one."""
     offsets: Annotated[tuple[tuple[int, int], ...], Repeated("Iq")]
     """(queue id, next offset)."""
 
@@ -77,7 +77,7 @@ class OffsetRows(GroupUse):
 
 @dataclass(frozen=True, slots=True)
 class WindowBatch:
-    """One batch that a producer sent, as the window remembers it."""
+    """One batch of a producer in its window."""
 
     first_sequence: U64
     count: U32
@@ -88,7 +88,7 @@ class WindowBatch:
 
 @dataclass(frozen=True, slots=True)
 class ProducerWindow(Change):
-    """In a checkpoint: what one producer sent to one queue last."""
+    """In a checkpoint: the window of one producer in one queue."""
 
     topic_id: U64
     queue_id: U32
@@ -100,18 +100,18 @@ class ProducerWindow(Change):
 
 @dataclass(frozen=True, slots=True)
 class QueueEnds(Change):
-    """In a checkpoint: the end of a queue, known even when none of its frames is left."""
+    """In a checkpoint: the end of a queue, kept even after all its frames are deleted."""
 
     topic_id: U64
     queue_id: U32
     end_offset: I64
     stored_at_ms: I64
-    """Of the last message; 0 if there was none."""
+    """The time of the last message; 0 if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsSkipped(Change):
-    """Offsets that will never hold a message, because the place they may have lain in was damaged."""
+    """Offsets that will never hold a message, because the part of the log that may have held them was damaged."""
 
     topic_id: U64
     queue_id: U32
@@ -121,56 +121,56 @@ class OffsetsSkipped(Change):
 
 @dataclass(frozen=True, slots=True)
 class LocksPut(GroupUse):
-    """Who holds the locks of some queues of a topic in a group, from now on."""
+    """The new holder of the locks of some queues of a topic in a group."""
 
     owner: str
     """A client id; empty = the locks are free, only their generations are kept."""
     session_id: str
     """The owner's session."""
     incarnation: str
-    """Of the snode that the locks are bound to; empty = none."""
+    """The incarnation of the snode that the locks are bound to; empty = none."""
     rows: Annotated[tuple[tuple[int, int], ...], Repeated("IQ")]
     """(queue id, generation)."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdsRemembered(Change):
-    """Messages with ids that applications chose were stored, one after another."""
+    """Messages with application ids were stored, at consecutive offsets."""
 
     topic_id: U64
     queue_id: U32
     first_offset: I64
-    """Of delayed messages: the first one's number among those that wait."""
+    """The offset of the first message; of delayed messages its timer id."""
     delayed: Flag
     stored_at_ms: I64
     until_ms: I64
-    """Until then, by the wall clock, a message with one of these ids is not stored again."""
+    """The end of the window by the wall clock: until then a message with one of these ids is not stored again."""
     ids: Annotated[tuple[bytes, ...], Repeated("16s")]
     """16 bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forget(Change):
-    """What nobody is to be told of any more is dropped. Folding it again drops nothing else, however late."""
+    """Expired windows and ids are dropped. The times are in the change, so folding it again later drops the same."""
 
     idle_before_ms: I64
-    """Windows of producers that were last used before."""
+    """Windows of producers last used before this are dropped."""
     over_before_ms: I64
-    """Ids of messages that were to be remembered until then, or not so long."""
+    """Ids whose window ended at or before this are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class DigestDue(Change):
-    """Every member makes digests of its state as it is here."""
+    """Every replica computes digests of its state at this position of the log."""
 
     number: U64
     tables: U32
-    """Bit by bit, of which tables."""
+    """A bit mask of the tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateDigest(Change):
-    """The leader's digests of a number, one for each table; 0 for those of which none was due."""
+    """The leader's digests of a `DigestDue`, one a table; 0 for tables that were not due."""
 
     number: U64
     digests: Annotated[tuple[int, ...], Repeated("Q")]
@@ -208,6 +208,6 @@ KINDS: Mapping[int, type[Change]] = {
     133: DigestDue,
     134: StateDigest,
 }
-"""A number is given once and for ever."""
+"""Numbers are never reused."""
 
 decode_changes = codec.ChangeCodec(KINDS).decode

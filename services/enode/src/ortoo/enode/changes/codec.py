@@ -1,8 +1,14 @@
-"""Bytes of state changes, made from their declarations: every field of a change names its type in the log.
+"""The encoding of state changes, generated from their declarations: each field's annotation is its type in the log.
 
-A change is `kind (u8), length (u32), body`. A body has these parts, each in the order of the fields: the numbers; how
-many rows or entries of columns there are (u32); the lengths of all texts but the last (u16 each); whether an optional
-column is there (u8); rows; columns; texts. Numbers are little-endian.
+A change is `kind (u8), length (u32), body`. A body has these parts, each in the order of the fields:
+
+1. the numbers,
+2. the number of rows or column entries (u32),
+3. the lengths of all texts except the last (u16 each),
+4. whether an optional column is present (u8),
+5. rows, columns and texts.
+
+Numbers are little-endian.
 """
 
 import struct
@@ -14,7 +20,7 @@ from ortoo.common.errors import Unsupported
 
 VERSION = 1
 KIND_SKIPPABLE_MIN = 128
-"""A reader passes over such a kind that it does not know, and refuses a smaller one."""
+"""A reader skips unknown kinds from this number on, and refuses smaller ones."""
 
 _HEAD = struct.Struct("<HI")
 _CHANGE = struct.Struct("<BI")
@@ -29,14 +35,14 @@ Flag = Annotated[bool, "?"]
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """The field is a tuple of rows, one after another."""
+    """The field is a tuple of rows, stored one after another."""
 
     codes: str
-    """Of the numbers in a row, as `struct` has them."""
+    """The `struct` codes of the numbers in a row."""
     fields: tuple[str, ...] = ()
-    """Of a row that is an object; none = a row is a tuple, or where it has one number that number."""
+    """The fields of a row that is an object; empty = a row is a tuple, or a number if it has one code."""
     row: Callable[..., object] = tuple
-    """What makes such an object of its fields."""
+    """Makes an object of its fields."""
 
 
 def repeated(row: type) -> Repeated:
@@ -47,25 +53,25 @@ def repeated(row: type) -> Repeated:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The field is bytes: entries one after another, as they lie in the log. All columns have as many entries."""
+    """The field is bytes: entries in the format of the log. All columns of a change have equally many entries."""
 
     codes: str = "q"
-    """Of the numbers in an entry, as `struct` has them."""
+    """The `struct` codes of the numbers in an entry."""
     is_optional: bool = False
-    """Whether it may be empty when the others are not."""
+    """Whether it may be empty although the others are not."""
 
     @property
     def entry_bytes(self) -> int:
-        """How long one is."""
+        """The length of one entry."""
         return struct.calcsize("<" + self.codes)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that changes the state. Each kind is a frozen dataclass whose fields are declared with the above."""
+    """Base of state changes. Each kind is a frozen dataclass whose fields are declared with the types above."""
 
     def encoded(self) -> bytes:
-        """The change's kind, length and body. `ChangeCodec` puts each class's own encoder in this place."""
+        """The change's kind, length and body. `ChangeCodec` replaces this method by a generated one in each class."""
         raise TypeError(f"{type(self).__name__} is not in the table of kinds")
 
 
@@ -81,9 +87,9 @@ class ChangeCodec:
             self._decoders[kind] = source.decoder()
 
     def decode(self, data: bytes) -> Iterator[Change]:
-        """Read what `encode_changes` wrote. The CRC was checked before, so a wrong length is a defect and raises.
+        """Decode the output of `encode_changes`. The CRC was checked before, so a wrong length is a defect: ValueError.
 
-        Errors: Unsupported for a newer version or an unknown change that may not be skipped.
+        Errors: Unsupported (a newer version, or an unknown change that must not be skipped).
         """
         version, count = _HEAD.unpack_from(data)
         if version != VERSION:
@@ -104,12 +110,12 @@ class ChangeCodec:
 
 
 def encode_changes(encoded: Sequence[bytes]) -> bytes:
-    """Put changes that are encoded one by one into the bytes of a frame: `version (u16), count (u32)`, the changes."""
+    """Join encoded changes into the bytes of a frame: `version (u16), count (u32)`, changes."""
     return _HEAD.pack(VERSION, len(encoded)) + b"".join(encoded)
 
 
 class _Source:
-    """The functions of one class, written out as by hand and compiled: they lie on the paths of every message."""
+    """Generates and compiles the encoder and decoder of one class, because every message passes through them."""
 
     def __init__(self, change: type[Change]) -> None:
         """Read the class's declaration."""
@@ -118,9 +124,9 @@ class _Source:
         self._written: list[str] = []
         """Expressions for the head of a body."""
         self._read: list[str] = []
-        """Names for the head's values."""
+        """Names of the head's values."""
         self._arguments: list[str] = []
-        """Expressions for the class's fields, from what was read."""
+        """Expressions for the class's fields, from the values read."""
         self._encode: list[str] = []
         self._decode: list[str] = []
         self._tail: list[str] = []
@@ -149,7 +155,7 @@ class _Source:
             self._slice(name, "len(body)" if name == texts[-1] else f"_at + {name}_bytes", "body[_at:_end].decode()")
 
     def encoder(self, kind: int) -> Callable[[Change], bytes]:
-        """What makes the bytes of a change."""
+        """A function that encodes a change."""
         body_bytes = struct.calcsize("<" + self._codes)
         self._scope["pack"] = struct.Struct("<BI" + self._codes).pack
         length = " + ".join([str(body_bytes), *(f"len({one})" for one in self._tail)])
@@ -157,7 +163,7 @@ class _Source:
         return self._compiled("encoded(self)", [*self._encode, f"return {' + '.join([packed, *self._tail])}"])
 
     def decoder(self) -> Callable[[bytes], Change]:
-        """What makes a change of the bytes of its body."""
+        """A function that decodes the body of a change."""
         head = struct.Struct("<" + self._codes)
         self._scope |= {"unpack": head.unpack_from if self._tail else head.unpack}
         lines = [f"{', '.join(self._read)}, = unpack(body)"]

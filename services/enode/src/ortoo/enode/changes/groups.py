@@ -1,6 +1,6 @@
-"""State changes about groups: how they use topics, and what is kept of them. docs/formats/log.md shows these tables.
+"""State changes of groups: their use of topics and their lifetime. docs/formats/log.md describes their bytes.
 
-Older processes pass over kinds 128 to 131.
+Older processes skip kinds 128 to 131.
 """
 
 import enum
@@ -12,7 +12,7 @@ from ortoo.enode.changes.codec import I64, U32, U64, Change, Flag, Repeated
 
 @dataclass(frozen=True, slots=True)
 class GroupUse(Change):
-    """A group uses a topic by it; what is kept of groups is kept because of these."""
+    """Base of changes that count as a use of a topic by a group. Unused groups are dropped."""
 
     topic_id: U64
     group: str
@@ -20,49 +20,49 @@ class GroupUse(Change):
 
 @dataclass(frozen=True, slots=True)
 class QueueUse(GroupUse):
-    """A group uses a queue of a topic by it."""
+    """Base of changes that count as a use of a queue by a group."""
 
     queue_id: U32
 
 
 class Mode(enum.IntEnum):
-    """How a group consumes a topic; the numbers are those on the wire and in the log."""
+    """The delivery mode of a group in a topic; the numbers are those on the wire and in the log."""
 
     UNDECIDED = 0
     """Its next use decides."""
     OFFSETS = 1
-    """A queue belongs to one member, which commits offsets: push sessions and pulls."""
+    """A queue is assigned to one group member, which commits offsets: push sessions and pulls."""
     POP = 2
-    """Any member gets any message."""
+    """Any group member gets any message."""
     POP_IN_ORDER = 3
-    """As POP, messages of one message group one after another."""
+    """As POP, but messages of one message group are delivered one after another."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentBack(QueueUse):
-    """Messages that a group consumes by offsets were copied for later; asking again copies nothing."""
+    """Nacked messages of a group that commits offsets were copied; a repeated request copies nothing."""
 
     rows: Annotated[tuple[tuple[int, int], ...], Repeated("qB")]
-    """(offset, 1 if it was parked, 0 if it comes again)."""
+    """(offset, 1 if it was parked, 0 for a retry copy)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentBackForgotten(GroupUse):
-    """An operator moved a group in some queues: messages it gives back from now on are copied anew."""
+    """An operator moved a group's offset in some queues: messages that it nacks from now on are copied again."""
 
     queue_ids: Annotated[tuple[int, ...], Repeated("I")]
 
 
 @dataclass(frozen=True, slots=True)
 class ModeSet(GroupUse):
-    """How a group consumes a topic from now on."""
+    """The new delivery mode of a group in a topic."""
 
     mode: Annotated[Mode, "B"]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSeen(Change):
-    """A group used a topic at this time; written now and then for those whose use leaves nothing else in the log."""
+    """A group used a topic at this time; written periodically, for uses that leave no other change in the log."""
 
     topic_id: U64
     group: str
@@ -71,7 +71,7 @@ class GroupSeen(Change):
 
 @dataclass(frozen=True, slots=True)
 class GroupDeclared(Change):
-    """Somebody declared a group, or its deletion was carried out and nobody has again since."""
+    """A group was declared; or its deletion was carried out, and it was not declared again."""
 
     is_declared: Flag
     group: str
@@ -79,7 +79,7 @@ class GroupDeclared(Change):
 
 @dataclass(frozen=True, slots=True)
 class GroupGone(Change):
-    """Everything that was kept of a group in a topic is dropped."""
+    """All state of a group in a topic is dropped."""
 
     topic_id: U64
     group: str
@@ -87,7 +87,7 @@ class GroupGone(Change):
 
 @dataclass(frozen=True, slots=True)
 class GroupsEnded(Change):
-    """The deletions of groups that were due in this version of a directory, and before, are carried out; 0 = none."""
+    """The group deletions due up to this version of a directory are carried out; 0 = none."""
 
     version: U64
     directory_id: str

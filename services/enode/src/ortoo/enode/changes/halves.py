@@ -1,4 +1,4 @@
-"""State changes of transactions; kinds 67 and 68. docs/formats/log.md shows these tables."""
+"""State changes of transactions; kinds 67 and 68. docs/formats/log.md describes their bytes."""
 
 import enum
 from dataclasses import dataclass
@@ -14,39 +14,39 @@ class Verdict(enum.IntEnum):
 
 
 class Source(enum.IntEnum):
-    """Who said so."""
+    """The source of a verdict."""
 
     PRODUCER = 1
     CHECK = 2
-    """A producer that was asked."""
+    """A producer, in answer to a check."""
     OPERATOR = 3
 
 
 @dataclass(frozen=True, slots=True)
 class HalfOpen(Change):
-    """A transaction as it is now: begun, checked, parked, resumed or stored again. The newest one counts."""
+    """The current state of a transaction: begun, checked, parked, resumed or stored again. The newest one counts."""
 
     number: I64
-    """Where its first message was stored first: its id."""
+    """Its id: the place where its first message was first stored."""
     topic_id: U64
     queue_id: U32
     place: I64
-    """Where its first message lies in the queue of half messages; the others follow."""
+    """The place of its first message in the queue of half messages; the others follow."""
     count: U32
     stored_at_ms: I64
     next_check_ms: I64
     checks: U32
-    """How often its producers were to be asked."""
+    """The number of checks so far."""
     parked: Flag
-    """Nobody is asked any more; an operator decides."""
+    """It is no longer checked; an operator decides."""
     key: U64
-    """Chosen by who began it, so that beginning again after a lost answer begins nothing; 0 = none."""
+    """Chosen by the caller, so that a repeated begin after a lost answer has no effect; 0 = none."""
     producer_group: str
 
 
 @dataclass(frozen=True, slots=True)
 class HalfEnded(Change):
-    """A transaction ended. Committed, its messages are in the same frame."""
+    """A transaction ended. If it was committed, its messages are in the same frame."""
 
     number: I64
     topic_id: U64

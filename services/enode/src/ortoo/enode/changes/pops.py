@@ -1,4 +1,4 @@
-"""State changes of popped messages; kinds 32 to 36. docs/formats/log.md shows these tables."""
+"""State changes of popped messages; kinds 32 to 36. docs/formats/log.md describes their bytes."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,17 +7,17 @@ from ortoo.enode.changes.codec import I64, U8, U64, Flag, Repeated
 from ortoo.enode.changes.groups import QueueUse
 
 Delivered = tuple[int, int, int]
-"""(first offset, count, attempt): messages, and how often they were delivered, this time included."""
+"""(first offset, count, attempt): messages, and the number of their deliveries, including this one."""
 Range = tuple[int, int]
 """(first offset, count)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Held(QueueUse):
-    """Whoever has messages, or had them last."""
+    """A lease of messages, or its end."""
 
     number: U64
-    """Of the lease."""
+    """The number of the lease."""
     until_ms: I64
     """Wall clock."""
     duration_ms: U64
@@ -26,17 +26,17 @@ class _Held(QueueUse):
 
 @dataclass(frozen=True, slots=True)
 class PopLeased(_Held):
-    """Messages were handed to a consumer, or it keeps them for longer."""
+    """Messages were leased to a consumer, or their lease was renewed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PopReturned(_Held):
-    """Messages were given back: they may be delivered again from a time on. `number` is the lease that ended so."""
+    """Messages were released or nacked, and may be delivered again from `until_ms` on. `number` is the ended lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class PopFinished(QueueUse):
-    """A group is done with messages."""
+    """Messages are finished for a group."""
 
     reason: U8
     """A `FinishReason`."""
@@ -44,14 +44,14 @@ class PopFinished(QueueUse):
 
 
 COUNT_MAX = (1 << 32) - 1
-"""How many messages one range can name."""
+"""The number of messages in one range."""
 RANGES_MAX = 65_536
 
 
 def finished(place: tuple[int, str, int], reason: int, first: int, end: int) -> list[PopFinished]:
-    """A group is done with the offsets `first` to `end`, however many they are.
+    """The changes that finish offsets `first` to `end` (exclusive), of any number.
 
-    `place` is (topic id, group, queue id). A range names 2**32 - 1 messages at most, so a longer one is split.
+    `place` is (topic id, group, queue id). A range has at most 2**32 - 1 messages, so longer ones are split.
     """
     ranges = tuple((at, min(COUNT_MAX, end - at)) for at in range(first, end, COUNT_MAX))
     return [PopFinished(*place, reason, ranges[at : at + RANGES_MAX]) for at in range(0, len(ranges), RANGES_MAX)]
@@ -59,18 +59,18 @@ def finished(place: tuple[int, str, int], reason: int, first: int, end: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class PopIntervals(QueueUse):
-    """In a checkpoint: what a group has finished and holds in a queue."""
+    """In a checkpoint: the finished and held messages of a group in a queue."""
 
     floor: I64
     is_first: Flag
-    """Whether it replaces what was known; the others add to it."""
+    """Whether it replaces the state of the queue; the others add to it."""
     rows: Annotated[tuple[tuple[int, int, int, int, int, int, int], ...], Repeated("qIBIQqQ")]
     """(first offset, count, phase or 0 for finished, attempt, number, until ms, duration ms)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PopNote(QueueUse):
-    """What a consumer said when it gave a message back."""
+    """A consumer's report when it nacked a message."""
 
     offset: I64
     consumer: str

@@ -1,6 +1,6 @@
-"""State changes of delayed messages; kinds 64 to 66. docs/formats/log.md shows these tables.
+"""State changes of delayed messages; kinds 64 to 66. docs/formats/log.md describes their bytes.
 
-Columns of numbers are kept as they lie in the log: int64 each, little-endian.
+Columns of numbers have the format of the log: int64 each, little-endian.
 """
 
 import enum
@@ -11,25 +11,25 @@ from ortoo.enode.changes.codec import I64, U8, U32, U64, Change, Column
 
 
 class TimerEnd(enum.IntEnum):
-    """Why a timer is no more."""
+    """Why a timer ended."""
 
     DELIVERED = 1
     RECALLED = 2
     LOST = 3
-    """The message's bytes are damaged, or its queue is gone."""
+    """The message is damaged, or its queue was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimersSet(Change):
-    """Messages were stored to be delivered later, or were stored again somewhere else."""
+    """Delayed messages were stored, or were stored again at another place."""
 
     topic_id: U64
-    """Where they will be delivered."""
+    """The destination topic."""
     queue_id: U32
     first_place: I64
     """The first one's offset in the queue of delayed messages; the others follow."""
     producer_id: U64
-    """Idempotence, for the real queue; 0 = none."""
+    """For deduplication in the destination queue; 0 = none."""
     first_sequence: U64
     stored_at_ms: I64
     payload_crc: U32
@@ -40,7 +40,7 @@ class TimersSet(Change):
 
     @property
     def count(self) -> int:
-        """How many messages."""
+        """The number of messages."""
         return len(self.deliver_at_ms) // 8
 
 
@@ -54,10 +54,10 @@ class TimerRows(Change):
 
 @dataclass(frozen=True, slots=True)
 class TimersDone(Change):
-    """Timers are no more."""
+    """Timers ended."""
 
     end: U8
     deliver_at_ms: Annotated[bytes, Column()]
-    """int64 each, as they were set: this is how they are found."""
+    """int64 each, the due times by which the timers are found."""
     ids: Annotated[bytes, Column()]
     """int64 each."""

@@ -1,5 +1,5 @@
-"""What the enode says to name servers and hears from them.
+"""Communication of the enode with name servers.
 
-In: topics and their placements. Out: leases with the enode's address and its followers; copies of topics in the store.
-`app`, `reigns`, `rpc` and `observe` may import it.
+In: topics and their placements. Out: leases with the enode's address and its followers, and copies of topics in the
+store. `app`, `reigns`, `rpc` and `observe` may import it.
 """

@@ -1,4 +1,4 @@
-"""What is kept of groups, and when it goes: because a deletion is due, or because nobody has used it for long."""
+"""The lifetime of groups' state: it is dropped when a deletion is due, or after a time without use."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,9 +15,9 @@ from ortoo.v1 import namesrv_pb2
 
 LOOK_INTERVAL_S = 60.0
 SEEN_STEP_MS = 3_600_000
-"""How much older than the truth the log may be about when a group was used; a share of the retention, if less."""
+"""How much a group's last use in the log may lag behind the real one; 1/8 of the retention if that is less."""
 CHANGES_MAX = 512
-"""How many changes are stored together."""
+"""The number of changes that are stored together."""
 NAMES_LOGGED_MAX = 20
 Pair = tuple[int, str]
 """(topic id, group)."""
@@ -25,15 +25,15 @@ _log = get_logger("groups")
 
 
 class GroupLives:
-    """Drops offsets, locks and modes of groups, by what the log says alone: a replay says the same.
+    """Drops offsets, locks and modes of groups, only by the contents of the log, so that a replay does the same.
 
-    That a directory does not know a group ends nothing: it may be another one, or an older one. A deletion that is due
-    does, by its version, where the group was not used after it was deleted. So does silence, where nobody has ever
-    declared the group, as far as this enode was told.
+    A group that is missing in a directory is kept: it may be another directory, or an older one. State is dropped in
+    two cases. A deletion of the group is due, by its version, and the group was not used after the deletion. Or the
+    group was not used for the retention time, and this enode never learned of a declaration.
     """
 
     def __init__(self, store: Store, clock: Clock, *, retention_ms: int, following: Callable[[], bool]) -> None:
-        """`retention_ms` 0 = silence ends nothing. `following` says whether the directory is heard now."""
+        """`retention_ms` 0 = unused groups are kept. `following` tells whether a name server is followed now."""
         self._store = store
         self._engine = store.engine
         self._groups = store.engine.state.groups
@@ -42,10 +42,10 @@ class GroupLives:
         self.retention_ms = retention_ms
         self._following = following
         self.dropped = {"deleted": 0, "silent": 0}
-        """Why, and of how many groups in a topic, everything was dropped since the start."""
+        """Reason to the number of groups in a topic whose state was dropped since the start."""
 
     async def apply(self, news: namesrv_pb2.WatchRoutesResponse) -> None:
-        """Take over what the name server says of groups."""
+        """Apply the declarations and due deletions in a name server's update."""
         declared = {group.name for group in news.groups if not group.by_use} - self._groups.declared
         await self._store_parts([GroupDeclared(True, name) for name in sorted(declared)])
         ended = self._groups.ended(news.directory_id)
@@ -70,12 +70,12 @@ class GroupLives:
         await self._store_parts([*over, GroupsEnded(due[-1].version, news.directory_id)])
 
     async def look(self) -> None:
-        """Write down who is used, and drop what nobody declared and nobody has used for long."""
+        """Record the use of groups, and drop undeclared groups that were unused for the retention time."""
         now_ms, step_ms = self._clock.now_ms(), min(SEEN_STEP_MS, max(1, self.retention_ms // 8))
         aged_ms = self._ageing.now_ms(now_ms, self._clock.monotonic_s())
         in_use, self._engine.read = self._engine.read | self._store.locks.held(), set()
         self._engine.accepted.clear()
-        # What was kept before this was written down counts as used when it is first looked at.
+        # A group stored by a version that did not record uses counts as used at its first look.
         seen = [
             GroupSeen(topic_id, group, now_ms)
             for topic_id, group, at_ms in self._groups.entries()
@@ -93,16 +93,16 @@ class GroupLives:
             await self._drop(pairs, "silent", may_go)
 
     def _is_unused(self, topic_id: int, group: str, since_ms: int) -> bool:
-        """Whether it is known that a group has not used a topic since then, nor is about to, and something is kept."""
+        """Whether a group has state in a topic, last used it before `since_ms`, and has no accepted change pending."""
         at_ms = self._groups.seen_at_ms(topic_id, group) or 0
         return 0 < at_ms < since_ms and (topic_id, group) not in self._engine.accepted
 
     async def _drop(self, pairs: Sequence[Pair], why: str, may_go: Callable[[int, str], bool]) -> None:
-        """Drop what may go and holds no lock. Errors: Conflict when some of it is used just then."""
+        """Drop groups that `may_go` allows and that hold no lock. Errors: Conflict (one of them is used just now)."""
         if not pairs:
             return
         self._engine.accepted.clear()
-        await self._engine.appender.flush()  # what was accepted before is in the state, with its time
+        await self._engine.appender.flush()  # changes accepted before are now in the state, with their times
         held = self._store.locks.held()
         going = [pair for pair in pairs if pair not in held and may_go(*pair)]
         for start in range(0, len(going), CHANGES_MAX):
@@ -110,7 +110,7 @@ class GroupLives:
 
             def check(part: Sequence[Pair] = part) -> None:
                 if not all(may_go(*pair) for pair in part):
-                    raise Conflict("a group is used just now; it is looked at again")
+                    raise Conflict("a group is used just now; it is checked again later")
 
             await self._engine.store([GroupGone(*pair) for pair in part], check)
             self._store.locks.table.forget(frozenset(part).__contains__)

@@ -1,4 +1,4 @@
-"""Announces this enode to every name server again and again; that is its heartbeat."""
+"""Periodic announcements of this enode to every name server: its heartbeat."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 
 CALL_TIMEOUT_S = 3.0
 OFFERED_MAX = 10_000
-"""How many topics that the directory does not know one announcement names."""
+"""The number of topics unknown to the directory in one announcement."""
 LEAVE_TIMEOUT_S = 1.0
 REASON_CHARACTERS = 500
 
@@ -31,10 +31,10 @@ def registration(
     clock: Clock,
     randomness: Randomness,
 ) -> Announcing:
-    """The leases of `enode`, renewed at least every `interval_s`.
+    """Announce `enode` to renew its leases at least every `interval_s`.
 
-    Each time it says whether its index is nearly full, why it takes no messages if it does not, and what it holds of
-    `topics` that the directory does not know.
+    An announcement holds whether the index is nearly full, and why the enode refuses writes if it does. It also holds
+    the `topics` that the directory does not know.
     """
 
     def stub(address: str) -> namesrv_pb2_grpc.NameServiceStub:

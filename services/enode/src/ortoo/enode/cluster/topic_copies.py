@@ -1,4 +1,4 @@
-"""The enode's copies of topics: kept equal to the name server's by its watch, used while it is away."""
+"""The enode's copies of topics: kept up to date by a watch of the name server, and used while none answers."""
 
 import asyncio
 import contextlib
@@ -20,24 +20,24 @@ from ortoo.enode.store.store import Store, TopicCopy
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 
 ARRIVAL_TIMEOUT_S = 1.0
-"""How long a request waits for a topic that this enode has not heard of: a snode may know it a moment earlier."""
+"""How long a request waits for an unknown topic: the snode may have learned of it a moment earlier."""
 SNAPSHOT_TIMEOUT_S = 0.5
-"""How long an announcement waits for the directory, to say what that does not know."""
+"""How long an announcement waits for the directory's snapshot, to list topics that the directory lacks."""
 NAMES_LOGGED_MAX = 20
 _log = get_logger("topics")
 
 
 class TopicCopies:
-    """Which topics and queues exist here.
+    """The topics and queues that exist on this enode.
 
-    What a directory does not know is no longer served, and kept: it may be another directory, or an older one. The
-    store drops a topic for one reason alone: that its deletion is due, by its id.
+    A topic that the directory lacks is kept but no longer served: it may be another directory, or an older one. The
+    store drops a topic only if its deletion is due, by its id.
     """
 
     def __init__(self, store: Store, enode: str) -> None:
-        """Begin with what the store remembers."""
+        """Begin with the topics of the store."""
         self.directory_id = ""
-        """Of the directory that was seen last; empty = none since the start."""
+        """The id of the last seen directory; empty = none since the start."""
         self.watching = asyncio.Event()
         """Set while a name server is followed."""
         self._store = store
@@ -45,12 +45,14 @@ class TopicCopies:
         self._changed = asyncio.Event()
         self._queue_counts = {copy.topic_id: copy.queue_count for copy in store.topics()}
         self._placed: dict[int, int] = {}
-        """With how many queues the directory places topics here, by id."""
+        """Topic id to the number of queues that the directory places here."""
         self._deleted: set[int] = set()
-        """Ids of topics that were deleted and can come back."""
+        """Ids of deleted topics that can be restored."""
 
     async def unknown(self) -> list[TopicCopy]:
-        """What is held here and the directory does not place here, by topic id; nothing before it was seen."""
+        """The topics held here that the directory does not place here; empty before a directory was seen."""
+        if not self._store.topics():
+            return []
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SNAPSHOT_TIMEOUT_S):
                 await self.watching.wait()
@@ -60,13 +62,13 @@ class TopicCopies:
         ]
 
     def lacks(self, topic_id: int, queue_id: int = 0) -> bool:
-        """Whether this queue is not known here, or not yet."""
+        """Whether this queue is unknown here, at least for now."""
         return self._queue_counts.get(topic_id, 0) <= queue_id
 
     async def arrival(self, topic_id: int, queue_id: int = 0) -> None:
-        """Return when the queue is known; those who wait go on in the order in which they came.
+        """Wait until the queue is known; waiting requests continue in the order of their arrival.
 
-        Errors: NotFound when it does not come soon; Unavailable when no name server can be asked.
+        Errors: NotFound (it does not arrive in time), Unavailable (no name server is followed).
         """
         if not self.lacks(topic_id, queue_id):
             return
@@ -91,7 +93,7 @@ class TopicCopies:
         )
 
     async def apply(self, news: namesrv_pb2.WatchRoutesResponse) -> None:
-        """Take over what the name server says."""
+        """Apply an update of the name server."""
         here = [copy for topic in news.topics if (copy := self._copy(topic, news.directory_id)) is not None]
         placed = {copy.topic_id: copy.queue_count for copy in here}
         gone = self._gone(news)
@@ -116,21 +118,21 @@ class TopicCopies:
         return None
 
     def _held(self, copy: TopicCopy) -> TopicCopy:
-        """What is kept of a topic: nobody takes queues from it, so a directory with fewer is one of before."""
+        """The copy to store. The queue count never decreases, so a directory with fewer queues is an older one."""
         known = self._store.topic(copy.topic_id)
         return copy if known is None else replace(copy, queue_count=max(copy.queue_count, known.queue_count))
 
     def _gone(self, news: namesrv_pb2.WatchRoutesResponse) -> set[int]:
-        """Ids of the copies whose deletion is due; nothing else ends one: no absence, no name, no version."""
+        """Ids of copies whose deletion is due. Nothing else ends a copy, such as its absence, its name or a version."""
         due = set(news.due_topic_ids) - {topic.topic_id for topic in news.topics}
         return {topic_id for topic_id in due if self._store.topic(topic_id) is not None}
 
     def _serve(self, here: Sequence[TopicCopy], news: namesrv_pb2.WatchRoutesResponse) -> None:
-        """Serve what the directory places here, and what it may not have heard of yet."""
+        """Serve the topics that the directory places here, and newer ones that it may not have yet."""
         if news.snapshot:
             known = self._placed.keys() | self._deleted
             missing = [copy for copy in self._store.topics() if copy.topic_id not in known]
-            # Of several name servers over one database one may be behind another for a moment.
+            # One of several name servers over a database may lag behind another for a moment.
             newer = [c for c in missing if c.version > news.version and c.directory_id == news.directory_id]
             self._queue_counts = {copy.topic_id: copy.queue_count for copy in newer}
             if len(missing) > len(newer):
@@ -151,15 +153,17 @@ async def watch_topics(
     channels: Channels,
     *,
     connected: Callable[[], None],
+    admitted: asyncio.Event,
     clock: Clock,
     randomness: Randomness,
 ) -> None:
-    """Follow the name server for ever; `connected` is called at each new snapshot.
+    """Follow the name server for ever, while `admitted` is set; `connected` is called at each new snapshot.
 
-    Without its topics the process serves nobody: what is no matter of the connection ends it.
+    Without its topics the process cannot serve, so any other error than a failed connection ends it.
     """
     backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
     while True:
+        await admitted.wait()
         address = name_servers.current
         try:
             with rpc_errors(f"name server {address}"):

@@ -1,4 +1,5 @@
-"""One member at work: events in from disk, network, clock and name servers; what `members` decides, done.
+"""One replica at work: passes events of disk, network, clock and name servers to `members`, and executes its actions.
 
-`rpc` carries words to the others and reports to name servers, `app` opens what leads; both may import it.
+`rpc` sends messages to other replicas and reports to name servers; `app` opens the parts of a leader. Both may import
+it.
 """

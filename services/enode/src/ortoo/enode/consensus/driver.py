@@ -1,4 +1,4 @@
-"""The driver: it lets the protocol take one event after another, and does what that wants in the order it says."""
+"""The driver: passes one event after another to the protocol, and executes the resulting actions in order."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
+from ortoo.enode.consensus.contradiction import contradiction
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.shared_log import SharedLog
 from ortoo.enode.disk.disk import Buffer
@@ -22,6 +23,7 @@ from ortoo.enode.members.driver import (
     AppendEpoch,
     AppendMembers,
     Committed,
+    Contradicted,
     Cut,
     CutDone,
     DeleteBelow,
@@ -52,71 +54,71 @@ from ortoo.enode.members.roles import Follower, Leader
 
 TICK_S = 0.1
 LATE_BYTES = 16 << 20
-"""Who lacks more than this is late."""
+"""A follower that lacks more than this is late."""
 CATCH_UP_BYTES_PER_S = 24 << 20
-"""So much is sent to late ones while clients are served, whose sends share processor and disk with it."""
+"""Rate of frames to late followers while clients are served, because both share processor and disk."""
 SERVING_S = 0.5
-"""Clients are served when something was appended this short a time ago."""
+"""Clients count as served for this time after an append."""
 CATCH_UP_KEEP_BYTES = 1 << 30
-"""What a member that is behind still needs stays in the log, unless it is more than this."""
+"""Maximum of the log that is kept for a follower that is behind."""
 REFOLD_APART_S = 10.0
-"""So long a member waits for each one before it until it folds its state again: a majority goes on."""
+"""Delay of a replica before it folds its state again, for each replica with a lower number; a majority serves."""
 REFOLDS_MAX = 3
-"""So often a member tries whether an earlier checkpoint helps; then it only says that its state differs."""
+"""Maximum of attempts to fold from an earlier checkpoint; later a replica only reports that its state differs."""
 HAND_OVER_S = 3.0
-"""How long a leader that stops tries to let another member lead."""
+"""Time in which a stopping leader tries to transfer leadership."""
 HAND_OVER_LOOK_S = 0.02
 FULL_DISK_S = 1.0
-"""How long a follower waits before it writes again to a full disk."""
+"""Delay before a follower retries a write to a full disk."""
 _log = get_logger("members")
 
 
 @dataclass(slots=True)
 class Doubts:
-    """What came of comparing this member's state with the leader's, in all lives of its log."""
+    """State mismatches between this replica and the leader, over all openings of its log."""
 
     times: int = 0
-    """How often in a row it was not the same."""
+    """The number of consecutive mismatches."""
     compared: int = 0
-    """The number of the digests that were compared last: what is folded again is not compared again."""
+    """The number of the last compared digests, so that folding again does not compare them again."""
 
 
 @dataclass(eq=False)
 class Driver:
-    """One start of a member. Belongs to the event loop that opened its log."""
+    """One start of a replica. It belongs to the event loop that opened its log."""
 
     log: SharedLog
     member: Member
-    """As it is now; at first what `log` and `joining` say."""
+    """The current state of the protocol; at first from `log` and `joining`."""
     joining: Joining
     send: Callable[[MemberId, Message], object]
-    """Lets a message go to another member; it may be lost."""
+    """Sends a message to another replica; it may be lost."""
     background: Background
     clock: Clock
     doubts: Doubts
     suggestion: Suggest | None = None
-    """What name servers have to hear; whoever tells them takes it away when an epoch above it is known."""
+    """The election request for name servers; it is removed when a higher epoch is known."""
     is_leader_silent: bool = False
     leads: int | None = None
-    """The epoch in which this member serves clients; None while it does not."""
+    """The epoch in which this replica serves clients; None while it does not."""
     shipments: int = 0
     shipped_bytes: int = 0
 
     def __post_init__(self) -> None:
-        """Hear what happens to the log."""
+        """Subscribe to the events of the log."""
         log = self.log
         self.changed = asyncio.Event()
-        """Set when any of what is reported has changed, or who leads."""
+        """Set when the reported state or the leader has changed."""
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Done, with the reason, when the log has to be opened anew; the member then starts once more."""
+        """Done, with the reason, when the log must be opened again; the replica then starts again."""
         self._events: deque[Event] = deque()
         self._is_stepping = False
         self._step = asyncio.Event()
         self._cuts = 0
-        """How many cuts the disk has done: what it says is about the log after these."""
+        """The number of completed truncations; flush events refer to the log after these."""
         self._is_changing_members, self._refusal = False, ""
         self._appended_s = self._late_until_s = 0.0
-        """When something was appended last; when more may be sent to those that are late."""
+        """Time of the last append; time from which more frames may be sent to late followers."""
         self._log_work: asyncio.Queue[tuple[Action, LogOutline]] = asyncio.Queue()
         self._reigns: asyncio.Queue[SaveReign] = asyncio.Queue()
         log.on_appended = self._appended
@@ -128,13 +130,13 @@ class Driver:
         log.engine.housekeeping.move_begin = self._move_begin
 
     def start(self) -> None:
-        """Begin to tick."""
+        """Start the loops."""
         self.background.spawn("disk", self._work())
         self.background.spawn("reigns", self._save_reigns())
         self.background.spawn("ticks", self._tick())
 
     def post(self, event: Event) -> None:
-        """Take an event, and do what follows from it."""
+        """Pass an event to the protocol, and execute the resulting actions."""
         if self.is_leader_silent and isinstance(event, Heartbeat) and event.epoch >= self.member.reign.epoch:
             self.is_leader_silent = False
             self.changed.set()
@@ -172,16 +174,18 @@ class Driver:
         elif isinstance(action, Refused):
             self._refusal = action.reason
         elif isinstance(action, AppendMembers) and self._is_changing_members:
-            self._refusal = "another change of the members is on its way to the log: try again in a moment"
+            self._refusal = "another change of the replicas is being written: retry in a moment"
         else:
             self._is_changing_members |= isinstance(action, AppendMembers)
             self._log_work.put_nowait((action, self.member.log))
 
     async def _do(self, action: Action, outline: LogOutline) -> None:
-        """Do to the log what was decided when it looked like `outline`."""
+        """Execute an action on the log that was decided for the log summary `outline`."""
         log = self.log
         if isinstance(action, Write):
             await log.write(action.begin, action.content)
+        elif isinstance(action, Contradicted):
+            self.over.set_exception(contradiction(action, self.member.reign.epoch))
         elif isinstance(action, Cut):
             self._cuts = action.cuts
             await log.cut(outline)
@@ -189,7 +193,7 @@ class Driver:
         elif isinstance(action, Restart):
             self._cuts = action.cuts
             if await log.restart(outline):
-                self._end("the log begins anew, behind what the leader has deleted")
+                self._end("the log restarts behind the range that the leader has deleted")
             else:
                 self.post(CutDone(action.cuts))
         elif isinstance(action, DeleteBelow):
@@ -217,7 +221,7 @@ class Driver:
 
     def _depose(self, epoch: int) -> None:
         self._is_changing_members = False
-        self.log.follow("this member leads no more")
+        self.log.follow("this replica no longer leads")
         self.leads = None
         self.changed.set()
         _log.emit(log_events.LEADERSHIP_LOST, epoch=epoch, member=self.member.me.member.number)
@@ -227,10 +231,10 @@ class Driver:
             self.over.set_result(reason)
 
     def _compared(self, differing: list[str]) -> None:
-        """The leader says what its state was like, at a position where this member looked at its own."""
+        """Record a comparison of this replica's digests with the leader's, for the same position."""
         number, is_its_own = self.log.engine.committer.own[0], self.log.is_doubtful and self.leads is not None
         doubts = self.doubts
-        if number <= doubts.compared or is_its_own:  # a leader is as it says itself, and still in doubt
+        if number <= doubts.compared or is_its_own:  # a leader equals its own digests, and its mismatch stays
             return
         doubts.compared, doubts.times = number, doubts.times + 1 if differing else 0
         if differing:
@@ -240,9 +244,9 @@ class Driver:
         self.log.is_doubtful = bool(differing)
 
     async def _fold_again(self) -> None:
-        """Open the log anew, with an earlier checkpoint; not when the others do, who may have been right.
+        """Open the log again, with an earlier checkpoint. Replicas do so at different times, because some may be right.
 
-        Should it lead by then, another one does first.
+        If this replica leads, it transfers leadership first.
         """
         voters = [one.number for one in self.member.log.members.voters]
         await self.clock.sleep(sum(one < self.member.me.member.number for one in voters) * REFOLD_APART_S)
@@ -250,9 +254,9 @@ class Driver:
             with contextlib.suppress(OrtooError, TimeoutError):
                 async with asyncio.timeout(HAND_OVER_S):
                     await self.hand_over(successor)
-                    while not isinstance(self.member.role, Follower):  # the successor may need this member's promise
+                    while not isinstance(self.member.role, Follower):  # the successor may need this replica's vote
                         await self.clock.sleep(HAND_OVER_LOOK_S)
-        self._end("the state is folded again, from an earlier checkpoint")
+        self._end("the state is folded again from an earlier checkpoint")
 
     def _appended(self, end: int, marks: tuple[Mark, ...]) -> None:
         self._is_changing_members &= not any(isinstance(one, MembersFrame) for one in marks)
@@ -265,14 +269,14 @@ class Driver:
             await self.clock.sleep(max(0.0, self._late_until_s - self.clock.monotonic_s()))
         try:
             content = self.log.bytes.newest(action) or await self.log.bytes.read(action.begin, action.limit)
-        except (OSError, OrtooError, BadFrame) as error:  # whoever follows asks again when nothing comes
+        except (OSError, OrtooError, BadFrame) as error:  # a follower requests the frames again
             _log.emit(log_events.REPLICATION_READ_FAILED, position=action.begin, reason=str(error))
             return
         if self._leads(epoch) and (length := self._shipped(action, content)) and gives_way:
             self._late_until_s = max(self.clock.monotonic_s(), self._late_until_s) + length / CATCH_UP_BYTES_PER_S
 
     def _shipped(self, action: Ship, content: Sequence[Buffer]) -> int:
-        """Send frames, if there are any; how many bytes they have."""
+        """Send frames, if there are any; the number of bytes."""
         if length := sum(map(len, content)):
             epoch, committed, end = self.member.reign.epoch, self.member.log.committed, action.begin + length
             frames = Frames(epoch, action.to, action.stream, action.begin, end, (), committed, content)
@@ -282,7 +286,7 @@ class Driver:
         return length
 
     def _gives_way(self, position: int) -> bool:
-        """Whether who needs the log from there on is late, and clients are served without it."""
+        """Whether a follower that needs the log from `position` on is late, and clients are served without it."""
         log = self.member.log
         is_served = self.clock.monotonic_s() - self._appended_s < SERVING_S
         return is_served and log.appended - position > LATE_BYTES > log.appended - log.committed
@@ -290,9 +294,9 @@ class Driver:
     # the loops
 
     async def _work(self) -> None:
-        """Do what the log is asked for, one thing after another, until something of it cannot be done.
+        """Execute actions on the log, one after another, until one fails.
 
-        Nothing is done behind that: the log is not what the protocol believes any more, and is opened anew.
+        Later actions are not executed. The log no longer matches the protocol's state, so it is opened again.
         """
         while not self.over.done():
             action, outline = await self._log_work.get()
@@ -310,9 +314,9 @@ class Driver:
                 self._end(self.log.engine.appender.failure)
 
     async def _save_reigns(self) -> None:
-        """Keep what is promised; of several promises the last one. A process that cannot promise ends.
+        """Save the hard state; of several waiting ones the last. A process that cannot save it ends.
 
-        Without a descriptor the promise waits: nothing is said to other members before it is on disk.
+        Without a free descriptor it is saved later: other replicas get no message before it is on disk.
         """
         while True:
             action = await self._reigns.get()
@@ -324,15 +328,15 @@ class Driver:
             self.post(ReignSaved(action.reign))
 
     async def _tick(self) -> None:
-        """Let the protocol see that time passes; a defect in it ends the process, and another member leads."""
+        """Send ticks to the protocol. A defect in it ends the process, and another replica leads."""
         while True:
             self.post(Tick())
             await self.clock.sleep(TICK_S)
 
-    # what operators and the store want
+    # requests of operators and the store
 
     async def _move_begin(self, position: int) -> None:
-        """Let everybody delete what lies below, as far as nobody needs it."""
+        """Let all replicas delete the log below `position`, except parts that a replica still needs."""
         if not isinstance(self.member.role, Leader):
             return
         most = min(position, deletable_below(self.member, CATCH_UP_KEEP_BYTES))
@@ -341,14 +345,14 @@ class Driver:
             await self.log.append_word(Kind.BEGIN, begin_payload(begin))
 
     def asked(self, event: Event) -> None:
-        """Do what an operator asks for. Errors: Conflict, with the reason why it is not done."""
+        """Execute an operator's request. Errors: Conflict, with the reason of a refusal."""
         self._refusal = ""
         self.post(event)
         if self._refusal:
             raise Conflict(self._refusal)
 
     def most_complete(self) -> MemberId | None:
-        """The voter that has the most of the log and answers; None when this member does not lead or is alone."""
+        """The answering voter with the most of the log; None when this replica does not lead or is alone."""
         role = self.member.role
         if not isinstance(role, Leader):
             return None
@@ -356,27 +360,27 @@ class Driver:
         return max(others, key=lambda one: self.member.rules.counted_position(role.stream_of(one)), default=None)
 
     def asked_for(self) -> Suggest | None:
-        """What name servers are to be told; nothing above an epoch whose leader this member follows by now."""
+        """The election request for name servers; None if this replica now follows a leader of a higher epoch."""
         member, said = self.member, self.suggestion
         if said is not None and isinstance(member.role, Follower) and member.reign.epoch == said.above:
             self.suggestion = None
         return self.suggestion
 
     async def copy_of(self, position: int) -> bytes:
-        """The frame that this disk has at a position, for another member. Errors: DataLoss without one; OSError."""
+        """The own frame at a position, for another replica. Errors: OSError. DataLoss without a whole frame."""
         if self.member.log.begin <= position < self.member.log.flushed:
             with contextlib.suppress(BadFrame):
                 if content := await self.log.bytes.read_copy(position, position + 1):
                     return content
-        raise DataLoss(f"member {self.member.me.member.number} has no whole frame at {position}")
+        raise DataLoss(f"replica {self.member.me.member.number} has no whole frame at {position}")
 
     async def stepped(self) -> None:
-        """Wait until something has happened to the member."""
+        """Wait until the protocol has taken an event."""
         self._step.clear()
         await self._step.wait()
 
     async def let_go(self, epoch: int) -> bool:
-        """Wait until this member has handed `epoch` over; whether it has."""
+        """Wait for the end of a transfer of leadership in `epoch`; whether it succeeded."""
         while self.leads == epoch and self._hands_over():
             await self.stepped()
         if self.leads == epoch:
@@ -384,8 +388,8 @@ class Driver:
         return self.leads != epoch
 
     async def hand_over(self, successor: MemberId) -> None:
-        """Let `successor` lead: nothing new is accepted, and what was is committed first."""
-        self.log.hold_back("this member hands over: ask again")
+        """Transfer leadership to `successor`: writes are refused from now on, and accepted ones are committed first."""
+        self.log.hold_back("this replica transfers leadership: retry")
         try:
             await self.log.engine.appender.flush()
             self.asked(HandOver(successor))

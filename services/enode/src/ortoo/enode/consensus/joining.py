@@ -1,10 +1,10 @@
-"""How a set of members begins, and how an empty disk becomes a part of one.
+"""The initialization of a replica set, and the admission of an empty disk.
 
-The first configuration is made once, by member 1, and only when every member that it names has agreed: each disk
-writes down, before it answers, that it is of this set, and is of no other from then on. So of two processes that both
-begin a set with the same disks at most one hears yes from all, and a set whose founder forgot it cannot begin again
-beside itself: the other disks say no. A founder that loses its disk before the set has begun needs the others' folders
-emptied; nothing was acknowledged by then.
+The first configuration is made once, by replica 1, and only when every replica in it has agreed. Each disk stores the
+set's id before it agrees, and joins no other set from then on. So if two processes initialize a set with the same
+disks, at most one gets the agreement of all. A founder with a lost disk cannot initialize a second set, because the
+other disks refuse. If it loses its disk before the set is initialized, the others' folders must be emptied. Nothing was
+acknowledged by then.
 """
 
 import asyncio
@@ -18,68 +18,78 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode import log_events
+from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, NoDescriptor
-from ortoo.enode.disk.identity import read_identity
+from ortoo.enode.disk.identity import Identity, is_of_log, read_identity, write_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
-from ortoo.enode.disk.reign_file import KeptReign, read_reign, write_reign
+from ortoo.enode.disk.reign_file import REJOIN, KeptReign, read_reign, write_reign
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import bases
 from ortoo.enode.members.identity import Configuration, MemberId, Reign
 from ortoo.enode.members.log_outline import LogOutline, MembersFrame
+from ortoo.enode.recovery.hard_state import check_files, check_last_frames, check_never_of_a_set
 from ortoo.enode.recovery.restored import read_apart
 
 ASK_INTERVAL_S = 0.5
 NO_DESCRIPTOR_S = 0.5
-"""How long a promise waits before it is written again, when no file could be opened for it."""
+"""The pause before a hard state is written again, when no file could be opened for it."""
+RANDOM_PARTS = 1 << 32
 _log = get_logger("members")
 
 
 Ask = Callable[[str, str, int, bool], Awaitable[MemberId]]
-"""Asks the member at an address to be of (set id, made at), or only whether it would be: who it is.
+"""Requests the replica at an address to join (set id, made at), or only asks whether it would; the replica's id.
 
-Errors: Conflict when it is of another.
+Errors: Conflict when it belongs to another set.
 """
 
 
 @dataclass(eq=False)
 class Joining:
-    """Who this member is, and of which set. Its folder is this process's alone."""
+    """The identity of this replica and its set. No other process uses its folder."""
 
     disk: Disk
     folder: Path
     clock: Clock
     randomness: Randomness
     number: int = 1
-    """Which member this process is, 1 or more."""
+    """The number of this replica, 1 or more."""
     members: int = 1
-    """With how many voters the set begins."""
+    """The number of voters of the first configuration."""
     addresses: tuple[str, ...] = ()
-    """Member addresses of all of them, by number; only the founder needs them."""
+    """The replicas' addresses, by number; only the founder needs them."""
     kept: KeptReign = field(init=False)
-    """As it is on disk."""
+    """The hard state on disk."""
 
     def __post_init__(self) -> None:
-        """Read who this is; an empty folder becomes a member of its own. Errors: Conflict, DataLoss, OSError."""
+        """Read the hard state; an empty folder gets a new one. Errors: Conflict, DataLoss, OSError."""
         kept = read_reign(self.disk, self.folder)
         if kept is None:
             kept = self._claimed()
-        if kept.member.number != self.number:
+        elif kept.member.number != self.number:
             raise Conflict(
-                f"{self.folder} is that of member {kept.member.number}, and this is member {self.number}: "
+                f"{self.folder} belongs to replica {kept.member.number}, but this is replica {self.number}: "
                 "choose another folder or correct the settings",
                 field="member",
             )
+        else:
+            self._finish(kept, check_files(self.disk, self.folder, kept))
         self.kept = kept
+        self.opened = OpenFolder.taken(self.disk, self.folder)
+        """The open folder; no hard state is written when it is no longer at its path."""
         self._joined = asyncio.Event()
         if kept.set_id:
             self._joined.set()
 
     async def keep_reign(self, reign: Reign, work: DiskWork) -> bool:
-        """Write a promise to disk; False, after a pause, when no file can be opened for it now. Errors: OSError."""
+        """Make a new vote durable; False, after a pause, when no file can be opened for it.
+
+        Errors: as `write`.
+        """
         kept = replace(self.kept, reign=reign)
         try:
-            await work.run(write_reign, self.disk, self.folder, kept)
+            await work.run(self.write, kept)
         except NoDescriptor as error:
             _log.emit(log_events.HARD_STATE_POSTPONED, epoch=reign.epoch, reason=error.message)
             await self.clock.sleep(NO_DESCRIPTOR_S)
@@ -88,43 +98,63 @@ class Joining:
         return True
 
     def _claimed(self) -> KeptReign:
-        """A folder that is no member's: an enode's of before there were members, or empty."""
-        member = MemberId(self.number, self.randomness.id_text())
+        """The first hard state of a folder, which is empty or of an enode without replicas.
+
+        Errors: DataLoss for a folder that once had hard state.
+        """
+        check_never_of_a_set(self.disk, self.folder)
+        check_last_frames(self.disk, self.folder)
         identity = read_identity(self.disk, self.folder)
         if identity is None:
-            kept = KeptReign(member)
-        elif member.number != 1:
-            # It may be a copy of the log that member 1 goes on with; two sets of one would both lead.
+            if left := [name for name in self.disk.list(self.folder) if is_of_log(name)]:
+                raise DataLoss(f"{self.folder} holds a log ({left[0]}) of an unknown store: {REJOIN}")
+            kept = KeptReign(MemberId(self.number, self.randomness.id_text()))
+        elif self.number != 1:
+            # It may be a copy of replica 1's log, and two sets of one would both lead.
             raise Conflict(
-                f"{self.folder} holds the log of an enode that was no member: start it as member 1, or empty it",
+                f"{self.folder} holds the log of an enode without replicas: start it as member 1, or empty it",
                 field="member",
             )
         elif read_apart(self.disk, self.folder):
-            # What its first start puts into the log is decided before there are others.
+            # The changes of its first start must be in the log before there are other replicas.
             raise Conflict(
-                f"{self.folder} was restored and not started since: start it once without members, stop it, then start "
-                "it as member 1",
+                f"{self.folder} was restored and not started since. Start it once without replicas, stop it, then "
+                "start it as member 1",
                 field="member",
             )
         else:
-            begin = read_log_begin(self.disk, self.folder)
-            position = begin.position if begin else 0
-            alone = MembersFrame(position, Configuration((member,)))
-            outline = LogOutline(position, position, position, position, placed=(alone,))
-            write_outline(self.disk, self.folder, KeptOutline(outline))
-            kept = KeptReign(member, identity.store_id, identity.created_at_ms)
+            # The set gets its own id, so that two copies of one store become two different sets.
+            member, set_id = MemberId(1, identity.folder_id), self.randomness.id_text()
+            kept = KeptReign(member, set_id, self.clock.now_ms(), made_from=identity.store_id)
         write_reign(self.disk, self.folder, kept)
+        self._finish(kept, identity)
         return kept
 
-    async def join(self, set_id: str, created_at_ms: int, *, asks_only: bool = False) -> MemberId:
-        """Be of a set from now on, unless that is only asked.
+    def _finish(self, kept: KeptReign, identity: Identity | None) -> None:
+        """Record in the identity of a store without replicas that it has hard state from now on."""
+        if identity is None or identity.has_hard_state:
+            return
+        if identity.store_id != kept.made_from:  # an older version wrote it
+            write_identity(self.disk, self.folder, replace(identity, disk=kept.member.disk))
+            return
+        if read_outline(self.disk, self.folder) is None:
+            begin = read_log_begin(self.disk, self.folder)
+            position = begin.position if begin else 0
+            alone = MembersFrame(position, Configuration((kept.member,)))
+            outline = LogOutline(position, position, position, position, placed=(alone,))
+            write_outline(self.disk, self.folder, KeptOutline(outline))
+        renewed = identity.renewed(kept.set_id, kept.created_at_ms, kept.member.disk)
+        write_identity(self.disk, self.folder, renewed)
 
-        Errors: Conflict when this disk is of another; Unavailable when it fails.
+    async def join(self, set_id: str, created_at_ms: int, *, asks_only: bool = False) -> MemberId:
+        """Join a set, or with `asks_only` only check whether this is possible.
+
+        Errors: Conflict when this disk belongs to another set. Unavailable when the disk fails.
         """
         if self.kept.set_id and self.kept.set_id != set_id and not self._may_leave():
             raise Conflict(
-                f"member {self.kept.member.number} is of set {self.kept.set_id}: its folder {self.folder} has to be "
-                "emptied first",
+                f"replica {self.kept.member.number} belongs to set {self.kept.set_id}: empty its folder {self.folder} "
+                "first",
                 field="set_id",
             )
         if self.kept.set_id != set_id and not asks_only:
@@ -136,31 +166,34 @@ class Joining:
         return self.kept.member
 
     def _may_leave(self) -> bool:
-        """Whether this is a founder that nobody has followed yet."""
+        """Whether this is a founder whose set is not initialized yet."""
         return self.kept.is_founder and read_outline(self.disk, self.folder) is None
 
-    def keep(self, kept: KeptReign) -> None:
-        """Write down who this is now. Errors: OSError."""
+    def write(self, kept: KeptReign) -> None:
+        """Make a hard state durable. Errors: OSError. FolderGone, because in another folder it would be lost."""
+        self.opened.check_folder()
         write_reign(self.disk, self.folder, kept)
+
+    def keep(self, kept: KeptReign) -> None:
+        """Store a new hard state. Errors: as `write`."""
+        self.write(kept)
         self.kept = kept
 
     async def begin(self, ask: Ask) -> None:
-        """Return when this member is of a set that has begun."""
+        """Return when this replica belongs to an initialized set."""
         if not self.kept.set_id and self.number == 1:
             set_id, created_at_ms = self.randomness.id_text(), self.clock.now_ms()
             self.keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=True))
         while self.kept.is_founder and read_outline(self.disk, self.folder) is None:
             if bases(self.disk.list(self.folder)):
-                raise DataLoss(
-                    f"{self.folder} holds a log, and nothing says who its members are: empty it, and add its disk anew"
-                )
+                raise DataLoss(f"{self.folder} holds a log of unknown replicas: empty it, and add its disk again")
             await self._found(ask)
         await self._joined.wait()
 
     async def _found(self, ask: Ask) -> None:
-        """Ask everybody whether they would, then to be of the set; with all of them, begin.
+        """Ask all others whether they would join, then request it; when all have joined, initialize the set.
 
-        Who says yes at once would be lost to the set that another one of them is of already: it would be of this one.
+        Without the first question some would join this set although another one already belongs to an older set.
         """
         kept = self.kept
         others: list[MemberId] = []
@@ -170,7 +203,7 @@ class Joining:
             try:
                 other = await ask(address, kept.set_id, kept.created_at_ms, asks_only)
                 if other.number != number:
-                    raise Conflict(f"at {address} is member {other.number}, not {number}", field="member_addresses")
+                    raise Conflict(f"at {address} is replica {other.number}, not {number}", field="member_addresses")
                 others += [] if asks_only else [other]
             except OrtooError as error:
                 _log.emit(log_events.REPLICA_SET_WAITING, member=number, address=address, reason=str(error))
@@ -185,6 +218,16 @@ class Joining:
         _log.emit(log_events.REPLICA_SET_INITIALIZED, set_id=kept.set_id, members=len(voters))
 
     def started(self) -> tuple[KeptReign, KeptOutline]:
-        """What one more start of this member begins with: another incarnation, which is on disk."""
-        self.keep(replace(self.kept, incarnation=self.kept.incarnation + 1))
+        """The hard state and log summary for a new start of this replica, with a new incarnation on disk."""
+        incarnation = next_incarnation(self.kept.incarnation, self.randomness)
+        self.keep(replace(self.kept, incarnation=incarnation))
         return self.kept, read_outline(self.disk, self.folder) or KeptOutline()
+
+
+def next_incarnation(before: int, randomness: Randomness) -> int:
+    """The number of the next start: a counter followed by a random part.
+
+    The counter of a disk that was restored from an image repeats. The random part still makes another start of it, so
+    that messages and votes for the lost start do not count.
+    """
+    return (before // RANDOM_PARTS + 1) * RANDOM_PARTS + randomness.below(RANDOM_PARTS)

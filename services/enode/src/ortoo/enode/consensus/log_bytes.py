@@ -1,4 +1,4 @@
-"""The bytes of a member's open log: read for those who follow, and a damaged frame written again."""
+"""The bytes of a replica's open log: reads them for followers, and repairs damaged frames."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
@@ -15,29 +15,32 @@ from ortoo.enode.log.scan import Hole, read_frame, walk
 from ortoo.enode.log.segment import Segment, holding
 from ortoo.enode.members.driver import Ship
 from ortoo.enode.members.log_outline import Mark
+from ortoo.enode.recovery.strays import frame_at
 from ortoo.enode.store.engine import Engine
 
 PART_BYTES = 1 << 20
-"""About how much of the log is sent at once."""
+"""Approximate size of one message with frames."""
 KEPT_BYTES = 32 << 20
-"""So much of the log's end is kept in memory for those who follow."""
-Repairing = Callable[[int, int], Awaitable[int]]
-"""Has a whole frame at a position of a log that goes on at another one; where it ends, 0 when nobody has it."""
+"""Size of the log's end that is kept in memory for followers."""
+Repairing = Callable[[int, int, bool], Awaitable[int]]
+"""Ensures a whole frame at a position that ends at most at another one; its end, or 0 if no replica has it."""
 
 
 @dataclass(eq=False)
 class LogBytes:
-    """What lies in an open log, by position."""
+    """The bytes of an open log, by position."""
 
     engine: Engine
     repair: Repairing | None = None
-    """Writes a damaged frame again from another copy."""
+    """Repairs a damaged frame from another replica's copy."""
     _newest: dict[int, tuple[int, list[Buffer]]] = field(default_factory=dict)
-    """The newest frames as they went to the disk, by where some of them begin: where these end, and their bytes."""
+    """The newest frames as they went to the disk: the position of each part to its end and its bytes."""
     _newest_bytes: int = 0
+    _owned: set[int] = field(default_factory=set)
+    """The full segments that were verified to be of this log, by their first positions."""
 
     def add_newest(self, group: Group) -> tuple[Mark, ...]:
-        """Keep what goes to the disk in memory for a while. Returns what in it concerns the members."""
+        """Keep a group that goes to the disk in memory for a while. Returns its frames of the replication protocol."""
         buffers = chain.from_iterable(part.buffers for part in group.parts)
         begin = at = group.parts[0].position
         some: list[Buffer] = []
@@ -59,12 +62,12 @@ class LogBytes:
         return tuple(marks)
 
     def forget_newest(self) -> None:
-        """The log's end is cut: nothing in memory is believed."""
+        """Drop the frames in memory, because the log's end is truncated."""
         self._newest.clear()
         self._newest_bytes = 0
 
     def newest(self, ship: Ship) -> list[Buffer]:
-        """The whole frames that are to be sent, or the first of them, in pieces; empty when they are not in memory."""
+        """The whole frames to send, or the first of them, in pieces; empty if they are not in memory."""
         end, content = ship.begin, list[Buffer]()
         while end < ship.limit and end - ship.begin < PART_BYTES and (some := self._newest.get(end)):
             end = some[0]
@@ -72,19 +75,22 @@ class LogBytes:
         return content
 
     async def read(self, begin: int, limit: int) -> Sequence[Buffer]:
-        """As `newest`, of the disk, where a damaged frame is repaired first. Errors: OSError, Unavailable, BadFrame."""
+        """As `newest`, but from the disk; damaged frames are repaired. Errors: OSError, Unavailable, BadFrame."""
         while True:
             try:
                 content = await self.read_copy(begin, limit)
             except BadFrame:
                 hole = await self.engine.work.run(self._first_hole, begin)
-                if hole is None or self.repair is None or not await self.repair(hole.position, hole.end_position):
+                if hole is None or self.repair is None:
+                    raise
+                if not await self.repair(hole.position, hole.end_position, False):
                     raise
             else:
                 return (content,) if content else ()
 
     async def read_copy(self, begin: int, limit: int) -> bytes:
-        """As `read`, and nothing is repaired. Errors: OSError, Unavailable, BadFrame."""
+        """As `read`, but without repairs. Errors: OSError, Unavailable, BadFrame."""
+        await self._check_owner(self._holding(begin))
         length = max(PART_BYTES, HEADER_BYTES)
         while True:
             data = await self.from_disk(begin, length)
@@ -96,11 +102,20 @@ class LogBytes:
             whole = min(whole, whole_frames(data, begin, begin + 1))
         data = data[:whole]
         for _ in frames_in(data, begin):
-            pass  # each is looked at
+            pass  # each frame is checked
         return data
 
+    async def _check_owner(self, segment: Segment) -> None:
+        """Errors: OSError. BadFrame for a full segment whose last frame is of another log."""
+        if segment.end is None or segment.base in self._owned:
+            return
+        last = await self.engine.work.run(frame_at, segment, segment.end - HEADER_BYTES)
+        if last is not None and not last.is_of(self.engine.identity.log_mark):
+            raise BadFrame(f"{segment.path} is of another store: restore the right file, or empty the folder")
+        self._owned.add(segment.base)
+
     async def whole_frame(self, position: int) -> FrameHeader | None:
-        """The frame at a position; None when there is no whole one. Errors: OSError, Unavailable."""
+        """The frame at a position; None if there is no whole frame. Errors: OSError, Unavailable."""
         segment = self._holding(position)
         try:
             header, _ = await self.engine.work.run(read_frame, segment.read, position)
@@ -109,9 +124,9 @@ class LogBytes:
         return header
 
     async def write_again(self, position: int, frame: bytes) -> None:
-        """Give a frame back to the disk that has it damaged. Errors: OSError.
+        """Overwrite a damaged frame on this disk. Errors: OSError.
 
-        A place that an index calls damaged goes on being called so, until the index is made anew.
+        A place that an index lists as damaged stays listed until the index is rebuilt.
         """
         segment, catalog = self._holding(position), self.engine.catalog
         await self.engine.work.run(_write_again, segment, position, frame)
@@ -144,7 +159,7 @@ class LogBytes:
 
 
 def _write_again(segment: Segment, position: int, frame: bytes) -> None:
-    # A failed sync is told once to each descriptor: on the log's own one the flush beside this would never hear of it.
+    # A failed sync is reported once to each descriptor. On the log's own one a concurrent flush would not notice it.
     with closing(segment.files.disk.open(segment.path)) as file:
         file.write(position - segment.base, [frame])
         file.sync_data()

@@ -1,4 +1,4 @@
-"""Damaged frames of this member's log, written again from another member's copy."""
+"""Repairs damaged frames of this replica's log from another replica's copy."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,32 +14,34 @@ from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
 
 Ask = Callable[[MemberId, int], Awaitable[bytes]]
-"""Asks a member for its frame at a position. Errors: DataLoss when it has not that frame either; Unavailable."""
+"""Requests a replica's frame at a position. Errors: Unavailable. DataLoss when it lacks that frame, too."""
 _log = get_logger("members")
 
 
 @dataclass(eq=False)
 class Repair:
-    """Takes from others what this disk has damaged, and only what is committed."""
+    """Fetches damaged frames of this disk from other replicas, and only committed ones."""
 
     log: LogBytes
     member: Callable[[], Member]
-    """What the protocol knows at the moment."""
+    """Returns the current state of the protocol."""
     ask: Ask
     on_repaired: Callable[[], object] = lambda: None
-    """Called after each frame that was written again."""
+    """Called after each repaired frame."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def frame(self, position: int, most: int) -> int:
-        """Have a whole frame at a position, of a log that goes on at `most` at the latest.
+    async def frame(self, position: int, most: int, is_other: bool = False) -> int:
+        """Ensure a whole frame at a position; its end is at most at `most`, where the next frame begins.
 
-        Returns where it ends; 0 when no other member has it. Errors: Unavailable when somebody who may have it could
-        not be asked; OSError.
+        With `is_other` the frame there is whole, but does not match an index; it may be of another log.
+        Returns the frame's end, or 0 if no other replica has it. Errors: OSError. Unavailable when a replica that may
+        have it did not answer.
         """
         async with self._turn:
             found, member = await self.log.whole_frame(position), self.member()
-            if found is not None and found.end_position <= most and self._is_of_its_epoch(found):
-                return found.end_position  # somebody else who met it has had it repaired meanwhile
+            is_good = found is not None and found.end_position <= most and self._is_of_its_epoch(found)
+            if found is not None and is_good and not is_other:
+                return found.end_position  # another caller has had it repaired meanwhile
             reasons: list[str] = []
             for voter in member.log.members.voters:
                 if voter == member.me.member:
@@ -57,23 +59,23 @@ class Repair:
                     return frame.header.end_position
             if reasons:
                 raise Unavailable(
-                    f"the log is damaged at {position}, and who may have a copy cannot be asked: {'; '.join(reasons)}",
+                    f"the log is damaged at {position}, and replicas with a copy did not answer: {', '.join(reasons)}",
                     retry_after_ms=500,
                 )
             return 0
 
     def _is_of_its_epoch(self, header: FrameHeader) -> bool:
-        """Whether it is no left-over of an older leader, which a write that the disk lost was to replace."""
+        """Whether it is not a left-over of an older leader whose replacement the disk lost."""
         return header.leader_epoch == self.member().log.history.epoch_below(header.end_position)
 
     def _checked(self, content: bytes, position: int, most: int) -> Frame:
-        """The frame, if it is the one that is committed at that position. Errors: BadFrame."""
+        """The frame, if it is the committed one at that position. Errors: BadFrame."""
         frame = next(frames_in(content, position), None)
         if frame is None or len(frame.data) != len(content):
-            raise BadFrame(f"{len(content)} bytes came, and no single frame")
+            raise BadFrame(f"{len(content)} bytes were received, which are not a single frame")
         header, member = frame.header, self.member()
         if header.end_position > most:
-            raise BadFrame(f"it would end at {header.end_position}, and the log goes on at {most}")
+            raise BadFrame(f"it would end at {header.end_position}, but the next frame begins at {most}")
         if not member.rules.may_take_copy(member.log, header.leader_epoch, header.end_position):
             raise BadFrame(f"it is of epoch {header.leader_epoch}, or not committed")
         return frame

@@ -1,4 +1,4 @@
-"""The log of one member: what the protocol's actions do to an open engine."""
+"""The log of one replica: executes the protocol's actions on an open engine."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,9 +15,10 @@ from ortoo.enode.consensus.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import Identity, claim
-from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
+from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin, write_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, write_outline
 from ortoo.enode.disk.segment_files import SegmentFiles
+from ortoo.enode.disk.tide_mark import read_committed_mark
 from ortoo.enode.log.copies.copying import Frame, append_copies
 from ortoo.enode.log.copies.cut_frames import CutFrames
 from ortoo.enode.log.flushing.disk_work import disk_work
@@ -31,34 +32,36 @@ from ortoo.enode.recovery.member_opening import MemberLog, cut_files, recover_me
 from ortoo.enode.recovery.restored import begin_anew, forget_restored, read_apart
 from ortoo.enode.store.engine import Engine
 
-NOBODY_LEADS = "this member does not lead"
+NOBODY_LEADS = "this replica does not lead"
 CHANGES_MAX = 512
-"""How many changes are stored together."""
+"""Maximum of changes that are stored together."""
 _log = get_logger("members")
 
 
 @dataclass(eq=False)
 class SharedLog:
-    """An open log that others have copies of. `on_appended` and `on_flushed` tell what the disk is given and has."""
+    """An open, replicated log. `on_appended` and `on_flushed` report appends and flushes of this disk."""
 
     engine: Engine
     folder: Path
     disk: Disk
     outline: LogOutline
-    """As it was opened."""
+    """The log summary at the opening."""
     is_cold: bool
     lost: int
+    known_committed: int = 0
+    """The position up to which an earlier start knew the log to be committed."""
     is_doubtful: bool = False
-    """Whether what was folded is not what other members have: nobody may start from it."""
+    """Whether the folded state differs from other replicas'; then no start may use it."""
     on_appended: Callable[[int, tuple[Mark, ...]], object] = lambda end, marks: None
     on_flushed: Callable[[int], object] = lambda position: None
     on_warm: Callable[[], object] = lambda: None
-    """Called when a whole checkpoint has come to a log that could not be folded."""
+    """Called when a log that could not be folded has received a whole checkpoint."""
     on_cut: Callable[[CutFrames], object] = lambda frames: None
-    """Gets what a cut takes out of the log and had messages in it."""
+    """Called with the frames that a truncation removes, if they have messages."""
 
     def __post_init__(self) -> None:
-        """Nobody leads here."""
+        """Start as a follower."""
         self.bytes = LogBytes(self.engine)
         self._is_emptied = False
         appender = self.engine.appender
@@ -76,23 +79,23 @@ class SharedLog:
     # leading
 
     def follow(self, reason: str = NOBODY_LEADS) -> None:
-        """Accept nothing from clients. What waits is answered unknown; what did not go to the disk is forgotten."""
+        """Refuse writes of clients. Waiting ones get an unknown outcome; frames not yet on their way are dropped."""
         engine, appender = self.engine, self.engine.appender
         engine.housekeeping.leads = appender.may_write = False
         appender.alone = reason
         appender.take_back(reason)
 
     def begin_reign(self, epoch: int) -> None:
-        """Write frames of this epoch from now on: first the one that says so."""
+        """Write frames of this epoch from now on; the first one must be an EPOCH frame."""
         appender = self.engine.appender
         appender.epoch, appender.store_open = epoch, appender.store_open + 1
         appender.may_write = True
         if not appender.fits(0):
-            # Nothing of an epoch lies before its EPOCH frame, so no mark may end the segment there.
+            # No frame of an epoch lies before its EPOCH frame, so no mark may end the segment there.
             appender.active.limit += frame_bytes(0)
 
     async def append_word(self, kind: Kind, payload: bytes = b"") -> None:
-        """Append a frame that members say something with. Errors: Overloaded, Unavailable."""
+        """Append a frame of the replication protocol. Errors: Overloaded, Unavailable."""
         appender = self.engine.appender
         epoch = appender.epoch
         if not appender.fits(len(payload)):
@@ -104,7 +107,7 @@ class SharedLog:
         appender.want_flush()
 
     def serve(self) -> None:
-        """Everything that was committed is folded here: decide, accept, do the housekeeping."""
+        """Start to serve: everything committed is folded. Accept writes and do the housekeeping."""
         engine = self.engine
         for queue in engine.catalog.queues.values():
             queue.next_offset = queue.end_offset
@@ -113,9 +116,9 @@ class SharedLog:
         engine.appender.alone = ""
 
     async def begin_anew(self) -> None:
-        """Before anybody is served by a disk that went on alone: end what others hold of what is lost.
+        """Invalidate the clients' state of lost data, before a disk that continues alone serves.
 
-        Errors: Overloaded, Unavailable; then it is still to be done.
+        Errors: Overloaded, Unavailable. Then the call must be repeated.
         """
         engine = self.engine
         if apart := await engine.work.run(read_apart, self.disk, self.folder):
@@ -125,15 +128,15 @@ class SharedLog:
             await engine.work.run(forget_restored, self.disk, self.folder)
 
     def hold_back(self, reason: str) -> None:
-        """Accept nothing more for now; what was accepted goes on."""
+        """Refuse writes for now; accepted ones continue."""
         self.engine.appender.alone = reason
 
     def take_again(self) -> None:
-        """Accept again."""
+        """Accept writes again."""
         self.engine.appender.alone = ""
 
     async def _compare_states(self) -> None:
-        """Have all members compare what they have folded up to here. Errors: Overloaded, Unavailable."""
+        """Make all replicas compare their state at this position. Errors: Overloaded, Unavailable."""
         engine, number = self.engine, self.engine.appender.appended_position
         await engine.store([DigestDue(number, engine.state.comparable())])
         if engine.committer.own[0] == number:
@@ -142,7 +145,7 @@ class SharedLog:
     # following
 
     def commit(self, position: int) -> None:
-        """Fold, show and answer for what lies below."""
+        """Commit the frames below `position`: fold them, show them to readers, answer their waiters."""
         appender = self.engine.appender
         appender.commit_limit = max(appender.commit_limit or 0, position)
         appender.release()
@@ -151,12 +154,12 @@ class SharedLog:
         """Append a leader's frames. Errors: Overloaded, OSError."""
         appender = self.engine.appender
         assert begin == appender.appended_position, (
-            f"{begin} is written, and the log ends at {appender.appended_position}"
+            f"frames at {begin} do not follow the log's end at {appender.appended_position}"
         )
         await append_copies(appender, frames)
 
     async def cut(self, outline: LogOutline) -> None:
-        """End where `outline` does, for good. Errors: OSError."""
+        """Truncate the log permanently to the end of `outline`. Errors: OSError."""
         appender, position = self.engine.appender, outline.appended
         async with self.engine.housekeeping.marking:
             await appender.quiet()
@@ -169,7 +172,7 @@ class SharedLog:
             await self.engine.work.run(write_outline, self.disk, self.folder, KeptOutline.of(outline))
 
     async def _keep_cut(self, position: int) -> None:
-        """Say what a cut takes away, and keep it aside. Errors: OSError."""
+        """Log the frames that a truncation removes, and keep them in a file. Errors: OSError."""
         parts, at = [], position
         while at < self.engine.appender.durable_position:
             part = await self.bytes.from_disk(at, PART_BYTES)
@@ -193,7 +196,7 @@ class SharedLog:
         )
 
     async def restart(self, outline: LogOutline) -> bool:
-        """Empty the log; it will begin as `outline` does. Tells whether it has to be opened anew for that.
+        """Empty the log, so that it begins as `outline` does. Returns whether it must be opened again.
 
         Errors: OSError.
         """
@@ -209,24 +212,24 @@ class SharedLog:
         return True
 
     async def keep(self, outline: LogOutline) -> None:
-        """Remember the outline, so that the next start need not read what lies before its end. Errors: OSError."""
+        """Store the log summary, so that the next start need not read the log before its end. Errors: OSError."""
         await self.engine.work.run(write_outline, self.disk, self.folder, KeptOutline.of(outline))
 
     async def delete_below(self, begin: int, outline: LogOutline) -> None:
-        """Delete the segments that lie wholly below. Errors: OSError."""
+        """Delete the segments that lie wholly below `begin`. Errors: OSError."""
         await self.keep(outline)
         segments = self.engine.catalog.segments
         count = sum(one.end is not None and one.end <= begin for one in segments[:-1])
         await self.engine.housekeeping.delete(count)
 
     def _handed_over(self, group: Group) -> None:
-        """A group goes to the disk: from here on it is a part of the log that can only be cut."""
+        """Report a group that goes to the disk. From now on it can only be removed by a truncation."""
         if group.is_copy:
-            return  # the protocol knows: it sent it here
+            return  # the protocol itself sent it here
         self.on_appended(group.end_position, self.bytes.add_newest(group))
 
     async def close(self) -> None:
-        """Give the folder back."""
+        """Close the log and unlock the folder."""
 
         async def ending() -> None:
             self.follow("the store is closed")
@@ -234,7 +237,7 @@ class SharedLog:
             await appender.quiet()
             await housekeeping.stop()
             if self._is_emptied:
-                return  # its files are gone, or about to go
+                return  # its files are deleted, or will be
             await housekeeping.index_sealed()
             is_whole = not self.is_cold and not self.is_doubtful
             if is_whole and appender.committed_position == appender.appended_position:
@@ -244,7 +247,7 @@ class SharedLog:
 
 
 def empty_log(disk: Disk, folder: Path, kept: KeptOutline) -> None:
-    """Leave nothing of a log but where it will begin. Errors: OSError."""
+    """Delete a log except the record of its begin. Errors: OSError."""
     position = kept.outline.begin
     write_outline(disk, folder, kept)
     write_log_begin(disk, folder, LogBegin(position, None))
@@ -262,9 +265,9 @@ async def open_shared_log(
     kept: KeptOutline,
     doubts: int = 0,
 ) -> SharedLog:
-    """Take a member's folder and go on where its log ends. Errors: as `Store.open`.
+    """Lock a replica's folder and continue at the end of its log. Errors: as `Store.open`.
 
-    Its state is folded from a checkpoint so many before the newest.
+    `doubts` is the number of newest checkpoints to skip when the state is folded.
     """
     settings.check()
     work = disk_work(disk, settings, asyncio.get_running_loop())
@@ -277,6 +280,8 @@ async def open_shared_log(
         if recovered.begin is None:
             begins = recovered.catalog.begins_without(0)
             await work.run(write_log_begin, disk, folder, LogBegin(log.outline.begin, begins))
+        else:
+            await work.run(keep_log_begin, disk, folder, recovered.begin)
         await work.run(forget_clean_stop, disk, folder)
         await work.run(write_outline, disk, folder, KeptOutline.of(log.outline))
         spares = Spares(files, folder, work, settings.segment_bytes, settings.headroom_bytes)
@@ -296,11 +301,12 @@ async def open_shared_log(
         appender.hold(log.groups)
     engine.housekeeping.leads = False
     engine.housekeeping.start()
-    return SharedLog(engine, folder, disk, log.outline, log.is_cold, log.lost)
+    known = await work.run(read_committed_mark, disk, folder)
+    return SharedLog(engine, folder, disk, log.outline, log.is_cold, log.lost, known)
 
 
 async def _active(log: MemberLog, spares: Spares) -> Segment:
-    """The segment that the log goes on in; a new one when it ends with the last."""
+    """The segment for the next frame; a new one if the last segment is ended."""
     last = log.next_segments[-1] if log.next_segments else log.recovered.active
     if last is not None and last.end is None:
         return last

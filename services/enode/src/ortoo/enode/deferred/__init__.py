@@ -1,5 +1,5 @@
-"""Messages that nobody may see yet: delayed ones and those of open transactions.
+"""Messages that are not visible yet: delayed ones and those of open transactions.
 
-In: batches, by way of `intake`, and what becomes of transactions. Out: batches appended to their queues when their
-time has come or their producer says so. `pops` sends copies through it; rpc asks it.
+In: batches, through `intake`, and verdicts on transactions. Out: batches appended to their queues when they are due or
+their transaction is committed. `pops` stores retry copies through it; rpc calls it.
 """

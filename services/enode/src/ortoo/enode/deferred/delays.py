@@ -1,8 +1,8 @@
-"""Delayed messages: stored aside, brought into memory before their time, and appended to their queue when it comes.
+"""Delayed messages: stored aside, read into memory before they are due, then appended to their queues.
 
-A delivery and the end of its timer are one frame of the log, so a crash can neither lose a message nor deliver it
-twice. Times are those of the wall clock: when it is set forward, what has become due is delivered at once; when it is
-set back, what is not due yet waits.
+A delivery and the end of its timer are one frame of the log. So a crash can neither lose a message nor deliver it
+twice. Times are those of the wall clock. When it is set forward, messages that became due are delivered at once. When
+it is set back, messages that are not due yet wait.
 """
 
 import asyncio
@@ -32,34 +32,34 @@ from ortoo.enode.store.store import FlushMode, Store
 
 DAY_MS = 86_400_000
 DELAY_MAX_MS = 366 * DAY_MS
-"""How far ahead a message may be delayed at most."""
+"""The longest delay of a message."""
 TIMERS_MAX = 10_000_000
-"""How many delayed messages an enode keeps."""
+"""The number of delayed messages that an enode keeps."""
 AHEAD_MS = 15_000
-"""How long before their time messages are brought into memory, when there is room."""
+"""How long before they are due messages are read into memory, if there is room."""
 AHEAD_MIN_MS = 6_000
-"""When so little is left of that, the next ones are read: that takes seconds when they lie in many batches."""
+"""With less than this read ahead, the next messages are read; if they lie in many batches, that takes seconds."""
 AHEAD_FIRST_MS = 2_000
-"""After a start little is read at first, so that it is soon there; then more and more."""
+"""The first read after a start covers this much time, so that it is quick; the next ones cover more."""
 NEW_MS = 3_000
-"""What comes in with less time than that left is read at once."""
+"""A new message that is due within this time is read at once."""
 STAGED_MAX = 98_304
 STAGED_BYTES_MAX = 32 << 20
 TAKEN_AT_ONCE = 4_096
 UNDER_WAY_MAX = 16_384
-"""How many messages may be on their way to their queues."""
+"""The number of messages whose appends to their queues may be in progress."""
 TICK_S = 0.01
-"""Due messages are gathered for so long, so that they share frames."""
+"""Due messages are gathered for this time, so that they share frames."""
 IDLE_S = 60.0
-"""How long nothing is looked at while nothing is delayed; the first message wakes whoever sleeps."""
+"""The longest sleep while no message is delayed; the first delayed message ends it."""
 LOOK_S = 0.1
-"""How often the wall clock is looked at while a message is due soon."""
+"""How often the wall clock is read while a message is due soon."""
 TROUBLE_S = 0.2
 PAUSE_S = 0.002
-"""Reading ahead takes its time, so that what is due now does not wait for it."""
+"""Reading ahead pauses this long between batches, so that messages that are due now do not wait for it."""
 URGENT_MS = 500
 HANDED_OVER_S = 0.1
-"""What is due so soon does not wait until all is read, but for so long at most."""
+"""Messages due within `URGENT_MS` are staged during a long read, at this interval."""
 _PATH = "batch.records.deliver_at_ms"
 _log = get_logger("delays")
 
@@ -68,11 +68,11 @@ class Delays:
     """The delayed messages of one enode."""
 
     def __init__(self, store: Store, background: Background, *, clock: Clock, delay_max_ms: int = DELAY_MAX_MS) -> None:
-        """Deliver into `store`; `run` is to be spawned. No producer delays for longer than `delay_max_ms`."""
+        """Deliver into `store`; `run` is to be spawned. Longer delays than `delay_max_ms` are refused."""
         self.delay_max_ms = delay_max_ms
         self._store = store
         self._timers = store.timers
-        self._timers.free()  # a member that leads once more has the holds of its last reign there
+        self._timers.free()  # a replica that becomes leader again still has the holds of its last term
         store.engine.committer.on_timers_set = self._stored
         self._background = background
         self._clock = clock
@@ -82,10 +82,10 @@ class Delays:
         self._nap: asyncio.Task[None] | None = None
         self._nap_until_ms = 0
         self._is_idle = True
-        """Whether nothing was delayed when this began to nap."""
+        """Whether no message was delayed when the current sleep began."""
         self._in_trouble = False
         self._read_until_ms = 0
-        """Everything due before this was taken, as far as it was known then."""
+        """All messages known at the last read that are due before this were taken."""
         self._is_reading_ahead = self._is_reading_new = False
         self._look_again_s = 0.0
 
@@ -97,10 +97,10 @@ class Delays:
         flush_mode: FlushMode = FlushMode.DEFAULT,
         consumes_at: ChangesAt | None = None,
     ) -> Appended:
-        """Store a batch whose messages all have a time; the answer's offset is the first one's timer id.
+        """Store a batch whose messages all have a delivery time; the returned offset is the first one's timer id.
 
-        `consumes_at` is as in `Store.append`, from that id.
-        Errors: as `Store.append`; Invalid (field batch.records.deliver_at_ms) for a time that is too far away.
+        `consumes_at` is as in `Store.append`, and gets that id.
+        Errors: as `Store.append`; Invalid (field batch.records.deliver_at_ms) for a time that is too far in the future.
         """
         deferral = self.write(topic_id, queue_id, batch, consumes_at).deferral
         assert deferral is not None
@@ -114,7 +114,7 @@ class Delays:
         return await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=deferral)
 
     def write(self, topic_id: int, queue_id: int, batch: SealedBatch, consumes_at: ChangesAt | None = None) -> Write:
-        """How a batch is stored whose messages all have a time, whoever chose it. Errors: Overloaded, as `append`."""
+        """The write that stores a batch whose messages all have a delivery time. Errors: Overloaded."""
         times = deliver_at_column(batch)
         column = np.frombuffer(times, "<i8")
         first_ms, last_ms = int(column.min()), int(column.max())
@@ -131,20 +131,20 @@ class Delays:
         return Write(topic_id, queue_id, batch, deferral=Deferral(DELAYED_TOPIC_ID, changes, first_ms, last_ms))
 
     def _stored(self, timers: TimersSet) -> None:
-        """They are stored, whoever waits for that: what is due soon is read at once, the first of all is looked at."""
+        """Timers were stored: end the sleep if one of them is due soon or is the first of all."""
         first_ms = int(np.frombuffer(timers.deliver_at_ms, "<i8").min())
         if self._is_idle or first_ms < self._clock.now_ms() + NEW_MS:
             self._look_again_s = 0.0
             self._wake(0 if self._is_idle else first_ms - NEW_MS)
 
     async def recall(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
-        """Forget a delayed message; when this returns it will never be delivered.
+        """Cancel a delayed message; after this returns it is never delivered.
 
-        Errors: NotFound when it was delivered or recalled before, or never was; Conflict while it is being delivered.
+        Errors: NotFound (delivered or recalled before, or never stored), Conflict (being delivered), Unavailable.
         """
         times, ids = np.array([deliver_at_ms], "<i8"), np.array([timer_id], "<i8")
         self._timers.advance(self._clock.now_ms())
-        # A handle of another topic says nothing of what waits there, not even whether it is being delivered.
+        # A handle of another topic must not reveal anything about the message, not even that it is being delivered.
         before = (
             int(self._timers.holds(times, ids)[0]) if self._timers.leads_to(topic_id, deliver_at_ms, timer_id) else -1
         )
@@ -169,7 +169,7 @@ class Delays:
         await self._background.kept("recall", forget())
 
     async def run(self) -> None:
-        """Deliver what is due, for ever; a process that did so no more would keep messages without a word."""
+        """Deliver due messages for ever. A defect must not end the loop or the process, or messages would wait."""
         while True:
             now_ms = self._clock.now_ms()
             self._timers.advance(now_ms)
@@ -182,7 +182,7 @@ class Delays:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Sleep until something is due, the clock is to be looked at, or an earlier message comes."""
+        """Sleep until a message is due, the clock has to be read, or an earlier message arrives."""
         if self._in_trouble:
             self._in_trouble = False
             await self._clock.sleep(TROUBLE_S)
@@ -205,10 +205,10 @@ class Delays:
     # bringing messages into memory
 
     def _look_ahead(self, now_ms: int) -> None:
-        """See to it that messages are in memory when they are due, without holding up those that are due now.
+        """Start reads, so that messages are in memory when they are due, without delaying those due now.
 
         Reading a batch costs about the same for one of its messages as for all, so it is done seldom and far ahead. In
-        between, a look at the next moments finds what is new there.
+        between, short reads find new messages that are due within `NEW_MS`.
         """
         staging = self._staging
         has_room = staging.count <= STAGED_MAX // 2 and staging.bytes <= STAGED_BYTES_MAX // 2
@@ -236,7 +236,7 @@ class Delays:
             self._background.contained("delayed messages", self._bring_in(rows, is_ahead=False))
 
     async def _bring_in(self, rows: TimerArray, *, is_ahead: bool) -> None:
-        """Read messages into memory; what cannot be read now is tried again."""
+        """Read messages into memory; failed reads are retried."""
         try:
             await self._read(rows[np.argsort(rows["place"], kind="stable")], PAUSE_S if is_ahead else 0.0)
         except OrtooError as error:
@@ -255,7 +255,7 @@ class Delays:
             self._wake(0)
 
     async def _read(self, rows: TimerArray, pause_s: float) -> None:
-        """Bring messages in, as far as there is room for their bytes; the others stay free.
+        """Stage messages up to the memory limit; the others stay free.
 
         Errors: Unavailable when the disk cannot be read now, or retention moved them meanwhile.
         """
@@ -265,7 +265,7 @@ class Delays:
             found = read_waiting(self._store, places, clock=self._clock, pause_s=pause_s)
             async for start, end, opened, chosen in found:
                 if opened is None and self._are_moved(rows[start:end]):
-                    raise Unavailable("they were just stored elsewhere, and their segment is gone")
+                    raise Unavailable("they were just stored elsewhere, and their segment was deleted")
                 done = end
                 if opened is None:
                     self._timers.unstage(*times_and_ids(rows[start:end]), Hold.UNREADABLE)
@@ -285,14 +285,14 @@ class Delays:
             buffer.hand_over(self._staging)
 
     def _are_moved(self, rows: TimerArray) -> bool:
-        """Whether any of these messages lies elsewhere since somebody looked."""
+        """Whether any of these messages was moved since `rows` was read."""
         places = self._timers.places(*times_and_ids(rows))
         return bool(((places >= 0) & (places != rows["place"])).any())
 
     # delivering
 
     def _deliver(self, now_ms: int) -> None:
-        """Send everything on its way that is due, as far as there is room: for each queue one frame a tick."""
+        """Start the appends of due messages up to `UNDER_WAY_MAX`: one frame a queue and tick."""
         while (room := UNDER_WAY_MAX - self._under_way) > 0:
             found = self._staging.take(now_ms, room)
             if not found:
@@ -300,7 +300,7 @@ class Delays:
             for staged_ones in found:
                 holds = self._timers.holds(staged_ones.deliver_at_ms, staged_ones.timer_ids)
                 due = staged_ones.chosen(np.flatnonzero(holds == Hold.STAGED).astype("<i4"))
-                if len(due) < len(staged_ones):  # they are staged again if whoever moves or recalls them leaves them
+                if len(due) < len(staged_ones):  # moved or recalled just now; staged again if that fails
                     self._timers.unstage(staged_ones.deliver_at_ms, staged_ones.timer_ids)
                 if len(due):
                     self._timers.hold(due.deliver_at_ms, due.timer_ids, Hold.FIRING)
@@ -308,7 +308,7 @@ class Delays:
                     self._background.contained("delayed messages", self._deliver_to(due))
 
     async def _deliver_to(self, due: Due) -> None:
-        """Append due messages to one queue; what cannot be is tried again, from the disk, for memory may be short."""
+        """Append due messages to one queue; failed ones are read from the disk and retried, to keep memory bounded."""
         sent = 0
         try:
             for batch, times, ids in due.batches(self._id_prefix):
@@ -328,7 +328,7 @@ class Delays:
                 await self._store.change(TimersDone(TimerEnd.LOST, times.tobytes(), ids.tobytes()))
                 return True
             if (topic := self._store.topic(destination[0])) is None:
-                raise Unavailable("their topic is not here, and nothing says yet that it is deleted")
+                raise Unavailable("their topic is not on this enode, and is not known to be deleted")
             done = TimersDone(TimerEnd.DELIVERED, times.tobytes(), ids.tobytes())
             await self._store.append(topic.topic_id, destination[1] % topic.queue_count, batch, consumes=(done,))
         except OrtooError as error:
@@ -339,7 +339,7 @@ class Delays:
 
 
 def deliver_at_column(batch: SealedBatch) -> bytes:
-    """When each message is due, int64 each. Errors: Invalid when the batch has no such column."""
+    """The delivery times, one int64 a message. Errors: Invalid if the batch has no such column."""
     fields = read_fields(memoryview(batch.records), "batch.records")
     column = record_reader.buffer(fields, NUMBERS["deliver_at_ms"], _PATH)
     record_reader.check_size(column, batch.count, 8, _PATH)

@@ -1,4 +1,4 @@
-"""Messages with ids that applications chose: each stored once within the window, whoever sends it again."""
+"""Deduplication by ids that applications choose: each message is stored once within the window."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,27 +15,27 @@ from ortoo.enode.state.tables.message_ids import short_id
 from ortoo.enode.store.store import FlushMode, Store
 
 IDS_MAX = 500_000
-"""How many ids an enode remembers in all topics together."""
+"""The number of ids that an enode remembers, in all topics together."""
 ID_BYTES_MAX = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the message with an id lies."""
+    """The place of the message with an id."""
 
     queue_id: int
     offset: int
-    """Of a delayed message its number among those that wait."""
+    """The offset in the queue; of a delayed message its timer id."""
     stored_at_ms: int
     duplicate: bool = False
-    """It was stored before."""
+    """Whether it was stored by an earlier request."""
 
 
 class IdentifiedIntake:
-    """Stores messages by their ids: what is known, what is on its way to the disk, and what is new."""
+    """Stores the messages whose ids are neither remembered nor being stored."""
 
     def __init__(self, store: Store, intake: Intake, background: Background, clock: Clock, *, window_ms: int) -> None:
-        """Remember ids for `window_ms`; 0 = not at all, and messages with ids are stored like others."""
+        """Remember ids for `window_ms`; 0 = no deduplication."""
         self._ids = store.engine.state.ids
         self._intake = intake
         self._background = background
@@ -44,11 +44,11 @@ class IdentifiedIntake:
         self._coming: dict[tuple[int, bytes], asyncio.Future[Place]] = {}
 
     async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]) -> list[Place]:
-        """Store those of a batch's messages that are new; where each one lies, when all of them are durable.
+        """Store the new messages of a batch; returns the place of each message when all are durable.
 
-        Errors: Invalid (ids), Overloaded when too many ids are remembered, and as `Intake.append`: then nothing new is
-        stored. Unavailable when somebody else was refused who sent some of them at the same time.
-        Who sends again after an unknown outcome gets the places of what was stored.
+        Errors: Invalid (ids), Overloaded (too many ids are remembered), and as `Intake.append`: no message is stored.
+        Unavailable when a concurrent request for some of the messages failed.
+        A repeated request after an ambiguous outcome gets the places of the stored messages.
         """
         if len(ids) != batch.count or not all(1 <= len(one.encode()) <= ID_BYTES_MAX for one in ids):
             raise Invalid(f"give each message an id of 1 to {ID_BYTES_MAX} bytes", field="ids")
@@ -85,17 +85,17 @@ class IdentifiedIntake:
     async def _settled(self, place: asyncio.Future[Place], *, is_own: bool) -> Place:
         try:
             found = place.result() if place.done() else await asyncio.shield(place)
-        except Exception as error:  # what was new here is stored, so nobody is to hear that nothing was
-            raise Unavailable(f"who sent the same message first was refused: {error}; send it again") from None
+        except Exception as error:  # the new messages are stored, so the error must not claim that none is
+            raise Unavailable(f"another request for the same message failed: {error}; send it again") from None
         return found if is_own or found.duplicate else replace(found, duplicate=True)
 
     async def _store_new(
         self, topic_id: int, queue_id: int, batch: SealedBatch, new: dict[bytes, int], now_ms: int
     ) -> tuple[int, int]:
-        """Store the messages of these rows; the first one's offset and the time."""
+        """Store the messages of the rows in `new`; returns the first one's offset and the time."""
         if len(self._ids) + len(new) > IDS_MAX:
             raise Overloaded(
-                f"this enode remembers {len(self._ids)} ids of messages, which is the most; send again later, or make "
+                f"this enode remembers {len(self._ids)} ids of messages, which is the limit; send again later, or make "
                 "the window shorter (dedup_window_ms)",
                 retry_after_ms=1_000,
             )

@@ -1,4 +1,4 @@
-"""Where batches come in: each goes where its sort belongs."""
+"""Entry point of appended batches: delayed ones are set aside, others go to their queue."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from ortoo.enode.store.store import FlushMode, Store
 
 
 class Intake:
-    """The batches that producers send."""
+    """Accepts the batches of producers."""
 
     def __init__(self, store: Store, delays: Delays, transactions: Transactions) -> None:
         self.delays = delays
@@ -21,7 +21,7 @@ class Intake:
     def begin(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode
     ) -> asyncio.Future[Appended] | None:
-        """Accept a batch without waiting for anything; None for one that needs `append`. Errors: as `Store.begin`."""
+        """Accept a batch without awaiting; None if it needs `append` (delayed). Errors: as `Store.begin`."""
         return None if batch.delayed else self._store.begin(Write(topic_id, queue_id, batch), flush_mode)
 
     async def append(
@@ -33,7 +33,7 @@ class Intake:
         flush_mode: FlushMode = FlushMode.DEFAULT,
         consumes_at: ChangesAt | None = None,
     ) -> Appended:
-        """Store a batch, to be seen at once or at its messages' times. Errors: as `Store.append`."""
+        """Store a batch, visible at once or at its messages' delivery times. Errors: as `Store.append`."""
         if batch.delayed:
             return await self.delays.append(topic_id, queue_id, batch, flush_mode, consumes_at)
         return await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, consumes_at=consumes_at)

@@ -1,4 +1,4 @@
-"""Storing delayed messages again before the segment that holds them is deleted. They keep their ids."""
+"""Stores delayed messages again before their segment is deleted. They keep their ids."""
 
 import numpy as np
 
@@ -17,27 +17,27 @@ from ortoo.enode.store.store import Store
 
 MOVED_AT_ONCE = 1_024
 HELD_BYTES = 32 << 20
-"""With so much of them in memory they are stored again before more are read."""
+"""At this size the messages read so far are stored before more are read."""
 LOOKS_MAX, LOOK_S = 40, 0.05
-"""How often, and after how long, it is looked again for messages that were just being delivered."""
+"""The number of retries, and the delay, for messages that are being delivered."""
 _log = get_logger("delays")
 
 
 class TimerMoves:
-    """Keeps delayed messages when their segment goes."""
+    """Moves delayed messages out of segments that are to be deleted."""
 
     def __init__(self, store: Store, *, clock: Clock) -> None:
         self._store = store
         self._timers = store.timers
         self._clock = clock
         self._moved_bytes = 0
-        """In the rescue that is under way."""
+        """Bytes stored by the rescue in progress."""
 
     async def rescue(self, end_place: int) -> int | None:
-        """Store every delayed message again that lies below a place; returns how many bytes that were.
+        """Store every delayed message below a place again; returns the number of bytes.
 
-        What waits in memory for its time is stored again too. None when one is still just being delivered or recalled.
-        Errors: Overloaded, Unavailable, NotFound while a topic is being deleted; then nothing may be deleted.
+        Staged messages are stored again too. None if one is still being delivered or recalled.
+        Errors: Overloaded, Unavailable, NotFound (a topic is being deleted). Then no segment may be deleted.
         """
         self._moved_bytes, moved = 0, 0
         for _ in range(LOOKS_MAX):
@@ -59,7 +59,7 @@ class TimerMoves:
         return self._moved_bytes
 
     async def _move(self, rows: TimerArray) -> int:
-        """Move those that are still to be moved; returns how many."""
+        """Move the rows that still wait; returns their number."""
         rows = rows[np.isin(self._timers.holds(*times_and_ids(rows)), (Hold.STAGED, Hold.FREE))]
         times, ids = times_and_ids(rows)
         were_staged = self._timers.holds(times, ids) == Hold.STAGED

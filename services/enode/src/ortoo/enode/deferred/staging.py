@@ -1,6 +1,6 @@
-"""Delayed messages in memory, shortly before their time: tables by destination, in the order in which they are due.
+"""Delayed messages in memory, shortly before they are due: tables by destination, in the order of their due times.
 
-Pure: no clock, no disk. What is due is cut off the fronts of tables, by arrays, whatever the number of messages.
+Pure: no clock, no disk. Due messages are sliced off the fronts of tables as arrays, so the number matters little.
 """
 
 import heapq
@@ -16,14 +16,14 @@ from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, S
 from ortoo.enode.state.timer_bucket import NEVER_MS, Int64s, TimerArray, times_and_ids
 
 ROW_BYTES = 64
-"""About what a message costs in memory besides its body."""
+"""About the memory of a message beside its body."""
 BODY_BYTES_MAX = RECORDS_BYTES_MAX * 3 // 4
-"""So many bytes of bodies leave room in a batch for the rest, as a rule."""
+"""Bodies of at most this size usually leave room in a batch for the other columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Messages for one queue, by time."""
+    """Delayed messages for one queue, ordered by time."""
 
     destination: int
     deliver_at_ms: Int64s
@@ -35,19 +35,19 @@ class Due:
 
     @property
     def size_bytes(self) -> int:
-        """About how much memory they take."""
+        """About the memory they take."""
         return ROW_BYTES * len(self) + len(self.messages.body)
 
     def chosen(self, rows: Int32s) -> "Due":
-        """Some of them."""
+        """The messages at these rows."""
         if len(rows) == len(self):
             return self
         return Due(self.destination, self.deliver_at_ms[rows], self.timer_ids[rows], taken(self.messages, rows))
 
     def batches(self, id_prefix: str = "") -> Iterable[tuple[SealedBatch, Int64s, Int64s]]:
-        """As batches, each with the times and ids of its timers.
+        """Split into batches, each with the times and ids of its timers.
 
-        With `id_prefix` messages without an id get that of where they lay: it and the number of their timer.
+        With `id_prefix`, messages without an id get one: the prefix and the timer id.
         """
         messages, start = _named(self.messages, self.timer_ids, id_prefix) if id_prefix else self.messages, 0
         while start < len(self):
@@ -69,14 +69,14 @@ class Due:
 
 @dataclass(slots=True)
 class _Table:
-    """Messages by time, of which the first `at` are gone."""
+    """Messages by time, of which the first `at` were taken."""
 
     due: Due
     at: int = 0
 
 
 class Staging:
-    """What was brought into memory and waits there for its time."""
+    """The messages in memory that are not due yet."""
 
     def __init__(self) -> None:
         """Nothing."""
@@ -92,13 +92,13 @@ class Staging:
         return self._tables[0][0] if self._tables else None
 
     def add(self, due: Due) -> None:
-        """Take messages in, which lie by time."""
+        """Add messages, which are ordered by time."""
         self.count += len(due)
         self.bytes += due.size_bytes
         self._push(_Table(due))
 
     def take(self, now_ms: int, limit: int) -> list[Due]:
-        """What is due, about `limit` at most, together what goes to one queue."""
+        """Remove the messages that are due, about `limit` at most; one `Due` a queue."""
         found: dict[tuple[int, bool], list[Due]] = {}
         while self._tables and self._tables[0][0] <= now_ms and limit > 0:
             table = heapq.heappop(self._tables)[2]
@@ -120,7 +120,7 @@ class Staging:
 
 
 class StagingBuffer:
-    """What one read of many batches has found so far, in pieces: put in order in one go."""
+    """Pieces that a read of many batches has found so far, sorted together at the end."""
 
     def __init__(self) -> None:
         """Nothing."""
@@ -130,25 +130,25 @@ class StagingBuffer:
         self._parts: dict[tuple[int, bool], list[Due]] = {}
 
     def add(self, due: Due) -> None:
-        """Take a piece in."""
+        """Add a piece."""
         self._parts.setdefault((due.destination, due.messages.priority is not None), []).append(due)
         self.bytes += due.size_bytes
         self.first_ms = min(self.first_ms, int(due.deliver_at_ms[0]))
 
     def taken(self) -> Iterator[Due]:
-        """Give everything out, together what goes to one queue, and begin anew."""
+        """Remove everything, one `Due` a queue."""
         while self._parts:
-            yield ordered(self._parts.popitem()[1])  # one after another, so that pieces are freed soon
+            yield ordered(self._parts.popitem()[1])  # one after another, so that the memory is freed early
         self.bytes, self.first_ms = 0, NEVER_MS
 
     def hand_over(self, staging: Staging) -> None:
-        """Give everything to `staging` and begin anew."""
+        """Move everything to `staging`."""
         for due in self.taken():
             staging.add(due)
 
 
 def ordered(parts: Sequence[Due]) -> Due:
-    """Put messages for one queue together, by time and id."""
+    """Join messages for one queue, ordered by time and id."""
     if len(parts) == 1:
         return parts[0]
     times = np.concatenate([part.deliver_at_ms for part in parts])
@@ -159,7 +159,7 @@ def ordered(parts: Sequence[Due]) -> Due:
 
 
 def by_destination(rows: TimerArray, columns: MessageColumns, chosen: Int32s) -> Iterator[Due]:
-    """Messages of one batch, the `chosen` rows of its columns, by where their timers lead."""
+    """The `chosen` rows of one batch, grouped by the destination of their timers."""
     times, ids = times_and_ids(rows)
     destinations = rows["destination"]
     for destination in np.unique(destinations).tolist():
@@ -168,7 +168,7 @@ def by_destination(rows: TimerArray, columns: MessageColumns, chosen: Int32s) ->
 
 
 def staged(destination: int, deliver_at_ms: Int64s, timer_ids: Int64s, columns: MessageColumns, rows: Int32s) -> Due:
-    """Some rows of a batch, by time."""
+    """Some rows of a batch, ordered by time."""
     order = np.lexsort((timer_ids, deliver_at_ms)).astype("<i4")
     return Due(destination, deliver_at_ms[order], timer_ids[order], taken(columns, rows[order]))
 

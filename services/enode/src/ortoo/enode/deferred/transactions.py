@@ -1,8 +1,8 @@
-"""Transactions: messages that are stored and seen by nobody until their producer says that they are meant.
+"""Transactions: messages that are stored but invisible until their producer commits them.
 
-A commit is one frame that holds the messages, now in their queue, and the end of the transaction; so the first verdict
-is final, whatever crashes. A transaction that is not ended is checked: one of its producers, wherever it is connected,
-is asked. After the last check it is parked, and an operator decides.
+A commit is one frame with the messages, now in their queue, and the end of the transaction. So the first verdict is
+final, whatever crashes. An open transaction is checked: one producer of its group, connected to any snode, is asked for
+the outcome. After the last check it is parked, and an operator decides.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from ortoo.enode.store.deferral import Deferral
 from ortoo.enode.store.store import Store
 
 OPEN_MAX = 200_000
-"""How many transactions may be open on an enode."""
+"""The number of transactions that may be open on an enode."""
 CHECK_AFTER_MAX_MS = 7 * 86_400_000
 IDLE_S = 60.0
-"""How long nothing is looked at while no transaction is open; the first one wakes whoever sleeps."""
+"""The longest sleep while no transaction is open; the first one ends it."""
 LOOK_S = 1.0
-"""How often the wall clock is looked at."""
+"""How often the wall clock is read."""
 CHECKS_AT_ONCE = 64
 MOVED_AT_ONCE = 8
-"""So many transactions are stored again with one flush, each of up to 4 MiB."""
+"""The number of transactions, of up to 4 MiB each, that are stored again with one flush."""
 ENDED_DUE_MAX = 10_000
-"""So many checks that are planned for transactions which have ended are let be."""
+"""The number of planned checks of ended transactions that may remain in the heap before it is rebuilt."""
 _log = get_logger("transactions")
 
 
@@ -56,7 +56,7 @@ class Transactions:
         self._schedule = schedule
         self._clock = clock
         self._busy: dict[object, asyncio.Event] = {}
-        """By number of a transaction, or by key of one that is begun: set when what is done there is over."""
+        """Number of a transaction, or key of one that is being stored, to an event set when that operation ends."""
         self._due = self._planned()
         self._nap: asyncio.Task[None] | None = None
 
@@ -70,9 +70,9 @@ class Transactions:
         check_after_ms: int = 0,
         key: int = 0,
     ) -> HalfOpen:
-        """Store messages that nobody sees until `end` commits them; the same key again begins nothing new.
+        """Store messages that stay invisible until `end` commits them; a repeated key returns the same transaction.
 
-        Errors: as `Store.append`; Invalid, Overloaded; Conflict when another transaction has the key.
+        Errors: as `Store.append`, Invalid, Overloaded, Conflict (another transaction has the key).
         """
         check_group_name(producer_group, "producer_group")
         if batch.delayed:
@@ -82,7 +82,7 @@ class Transactions:
         if len(self._halves.open) >= OPEN_MAX:
             raise Overloaded(f"{OPEN_MAX} transactions are open on this enode", retry_after_ms=1_000)
 
-        # Who waits for another one under the key can be called off. What is stored then is followed up.
+        # The wait for another request with the key can be cancelled. The write behind it always completes.
         under = ("key", key)
         while key and (other := self._busy.get(under)) is not None:
             await other.wait()
@@ -113,9 +113,9 @@ class Transactions:
         return await self._background.kept("begin", store())
 
     async def end(self, topic_id: int, number: int, verdict: Verdict, source: Source) -> None:
-        """Commit or roll back; when this returns it is final. Saying the same again does nothing.
+        """Commit or roll back; final when this returns. Repeating the same verdict does nothing.
 
-        Errors: NotFound for a transaction that never was or ended long ago; Conflict when it ended otherwise.
+        Errors: NotFound (never stored, or ended long ago), Conflict (ended with the other verdict).
         """
 
         async def end() -> None:
@@ -129,13 +129,13 @@ class Transactions:
                         )
                     return
                 if half is None or half.topic_id != topic_id:
-                    raise NotFound("no such transaction: it ended long ago, or never was", field="transaction_id")
+                    raise NotFound("no such transaction: it ended long ago, or never existed", field="transaction_id")
                 await self._end(half, HalfEnded(number, topic_id, verdict, source, self._clock.now_ms()))
 
         await self._background.kept("end", end())
 
     async def resume(self, topic_id: int, number: int) -> None:
-        """Check a parked transaction again, from the beginning. Errors: NotFound, Conflict when it is not parked."""
+        """Restart the checks of a parked transaction. Errors: NotFound, Conflict (not parked)."""
 
         async def resume() -> None:
             async with self._alone(number):
@@ -151,7 +151,7 @@ class Transactions:
         await self._background.kept("resume", resume())
 
     async def rescue(self, end_place: int) -> int:
-        """Store every open transaction again that lies below a place; returns how many bytes that were, as `Rescue`."""
+        """Store every open transaction below a place again; returns the number of bytes, as `Rescue`."""
         moved_bytes, numbers = 0, [half.number for half in self._halves.in_places(0, end_place)]
         for start in range(0, len(numbers), MOVED_AT_ONCE):
             some = map(self._move, numbers[start : start + MOVED_AT_ONCE])
@@ -163,7 +163,7 @@ class Transactions:
 
     @contextlib.asynccontextmanager
     async def _alone(self, number: int) -> AsyncIterator[None]:
-        """One thing at a time is done with a transaction: what follows sees in the state what was done before."""
+        """Serialize operations on a transaction, so that each sees the state that the one before left."""
         while (other := self._busy.get(number)) is not None:
             await other.wait()
         done = self._busy[number] = asyncio.Event()
@@ -174,7 +174,7 @@ class Transactions:
             done.set()
 
     async def run(self) -> None:
-        """Check what is due, for ever. One that fails is tried again; without the loop the process would ask nobody."""
+        """Run due checks for ever. A failed check is retried. It must not end the loop or the process."""
         while True:
             now_ms = self._clock.now_ms()
             due: list[int] = []
@@ -184,7 +184,7 @@ class Transactions:
                 asked = list(dict.fromkeys(due))
                 failures = await asyncio.gather(*map(self._check, asked), return_exceptions=True)
                 for number, failure in zip(asked, failures, strict=True):
-                    if isinstance(failure, Exception):  # the others are checked all the same
+                    if isinstance(failure, Exception):  # the other checks were still made
                         contain("transaction checks", failure, number=number)
                         heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
                 continue
@@ -223,7 +223,7 @@ class Transactions:
             return len(batch.records)
 
     async def _check(self, number: int) -> None:
-        """Ask one producer, if the transaction is still open and due."""
+        """Let one producer be asked, if the transaction is still open and due."""
         async with self._alone(number):
             half, now_ms = self._halves.open.get(number), self._clock.now_ms()
             if half is None or half.parked or self._store.engine.state.topics.get(half.topic_id) is None:
@@ -243,7 +243,7 @@ class Transactions:
                 heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
 
     async def _put(self, half: HalfOpen) -> None:
-        """Errors: as `Store.change`; NotFound when the topic goes: a transaction of it must not come after its end."""
+        """Store a changed transaction, but never behind its topic's deletion. Errors: as `Store.change`, NotFound."""
         await self._store.engine.store([half], lambda: self._store.topic_name(half.topic_id))
         self._watch(half)
 
@@ -258,7 +258,7 @@ class Transactions:
             self._nap.cancel()
 
     def _planned(self) -> list[tuple[int, int]]:
-        """(when, number) of the next check of each open transaction, a heap."""
+        """A heap of (time, number) of the next check of each open transaction."""
         due = [(one.next_check_ms, one.number) for one in self._halves.open.values() if not one.parked]
         heapq.heapify(due)
         return due

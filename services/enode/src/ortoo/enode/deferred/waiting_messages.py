@@ -1,4 +1,4 @@
-"""Reading delayed messages by the places where they wait."""
+"""Reading delayed messages by their places in the log."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -21,9 +21,9 @@ _log = get_logger("deferred")
 async def read_waiting(
     store: Store, places: Sequence[int], *, clock: Clock, pause_s: float = 0.0
 ) -> AsyncIterator[tuple[int, int, OpenedBatch | None, Int32s]]:
-    """The messages at `places`, which rise: parts (from, to, their batch, their rows); no batch for a damaged one.
+    """Read the messages at ascending `places`, in parts (from, to, batch, rows); the batch is None for a damaged one.
 
-    Every few messages it pauses, so that a long read holds up nobody.
+    It pauses every few messages, so that a long read does not block the event loop.
 
     Errors: Unavailable when the disk cannot be read now.
     """
@@ -43,4 +43,4 @@ async def read_waiting(
                 at = end
                 rests = at - paused_at >= PAUSE_AFTER
                 paused_at = at if rests else paused_at
-                await clock.sleep(pause_s if rests else 0.0)  # a batch in memory comes without a wait: others' turn
+                await clock.sleep(pause_s if rests else 0.0)  # a cached batch is read without an await: yield to others

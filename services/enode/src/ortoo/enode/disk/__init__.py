@@ -1,5 +1,5 @@
-"""The seam to the disk, and the small files that are written whole.
+"""The interface to the disk, and the small files that are written whole.
 
-In: folders, names and bytes. Out: bytes that are durable, or an error that says they are not. Every room may
-import it; it imports none.
+It takes folders, names and bytes, and makes the bytes durable or raises an error. Every package may import it; it
+imports none.
 """

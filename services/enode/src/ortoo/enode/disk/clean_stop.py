@@ -1,13 +1,14 @@
-"""The marker of a clean stop: where the log ends, and the state there, so that the next start need not scan.
+"""The marker of a clean stop: the log's end and the state there, so that the next start need not scan.
 
-It is a cache. Without it, or when the log goes on behind its end, the state is folded from the log.
+It is a cache. Without it, or when there are frames behind its end, the state is folded from the log.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.whole_files import Damaged, Head, read_whole, with_crc, without_crc
+from ortoo.enode.disk.identity import tag_of
+from ortoo.enode.disk.whole_files import Damaged, Head, read_whole, with_crc, without_crc, write_whole
 
 FILE_NAME = "clean"
 _HEAD = Head("marker of a clean stop", b"ORTC", 1, "QIqQQ")
@@ -15,28 +16,33 @@ _HEAD = Head("marker of a clean stop", b"ORTC", 1, "QIqQQ")
 
 @dataclass(frozen=True, slots=True)
 class CleanStop:
-    """What a store knew when it was closed."""
+    """The position and state of a store when it was closed."""
 
     end_position: int
     store_open: int
     stored_at_ms: int
     state: bytes
-    """All of it as state changes."""
+    """The whole state as state changes."""
     active_index: bytes
-    """The queue index of the segment that was written to."""
+    """The queue index of the active segment."""
 
-    def encoded(self) -> bytes:
-        """The file's bytes."""
+    def encoded(self, tag: int = 0) -> bytes:
+        """The file's bytes, with the tag of its folder."""
         head = _HEAD.pack(
-            self.end_position, self.store_open, self.stored_at_ms, len(self.state), len(self.active_index)
+            self.end_position, self.store_open, self.stored_at_ms, len(self.state), len(self.active_index), tag=tag
         )
         return with_crc(head + self.state + self.active_index)
 
 
-def read_clean_stop(disk: Disk, folder: Path) -> CleanStop | None:
-    """The marker in a store's folder, if there is a whole one. Errors: Unsupported when it is newer."""
+def read_clean_stop(disk: Disk, folder: Path, tag: int | None = None) -> CleanStop | None:
+    """The marker in a store's folder, if it is whole and belongs to this folder.
+
+    `tag` replaces the tag from the folder's identity. Errors: Unsupported when it is newer.
+    """
     try:
         body = without_crc(read_whole(disk, folder / FILE_NAME) or b"", "bytes")
+        if not _HEAD.is_of(tag_of(disk, folder) if tag is None else tag, body):
+            return None
         end_position, store_open, stored_at_ms, state_bytes, index_bytes = _HEAD.unpack(body)
     except Damaged:
         return None
@@ -46,8 +52,13 @@ def read_clean_stop(disk: Disk, folder: Path) -> CleanStop | None:
     return CleanStop(end_position, store_open, stored_at_ms, body[_HEAD.size : at_index], body[at_index:])
 
 
+def write_clean_stop(disk: Disk, folder: Path, clean: CleanStop) -> None:
+    """Write the marker durably. Errors: OSError."""
+    write_whole(disk, folder / FILE_NAME, clean.encoded(tag_of(disk, folder)))
+
+
 def forget_clean_stop(disk: Disk, folder: Path) -> None:
-    """Remove the marker durably; nothing may be appended before."""
+    """Remove the marker durably; appends may start only afterwards."""
     if FILE_NAME in disk.list(folder):
         disk.remove(folder / FILE_NAME)
         disk.sync_directory(folder)

@@ -1,9 +1,9 @@
-"""The seam to the disk: everything the store does to files goes through here.
+"""The interface to the disk: all file operations of the store go through it.
 
-`RealDisk` is the production one; the tests' memory and faulty disks keep the same promises, which one conformance
-suite checks. The promises are those of a POSIX file system and no more: written bytes may reach the disk in any order,
-wholly, partly or not at all, until `sync_data` returns; a created, renamed or removed name may be undone by a crash
-until `sync_directory` of its folder returns.
+`RealDisk` is the production one. The tests' memory and faulty disks give the same guarantees, which one conformance
+suite checks. The guarantees are only those of a POSIX file system. Until `sync_data` returns, written bytes may reach
+the disk in any order, wholly, partly or not at all. Until `sync_directory` of its folder returns, a crash may undo a
+created, renamed or removed name.
 """
 
 import contextlib
@@ -29,38 +29,38 @@ class NoDescriptor(Overloaded):
 
 
 class File(Protocol):
-    """One open file. One writer at a time; any number of readers beside it."""
+    """One open file, with one writer at a time and any number of readers."""
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> int:
         """Write all buffers, one after another, from `position` on; return the number of bytes.
 
-        Durability: none until `sync_data` returns; a crash may keep any part of it.
-        Errors: OSError (ENOSPC when the disk is full); how much was written is then unknown.
+        The bytes are not durable until `sync_data` returns; a crash may keep any part of them.
+        Errors: OSError (ENOSPC when the disk is full). The number of written bytes is then unknown.
         """
 
     def read(self, position: int, length: int) -> bytes:
         """Read up to `length` bytes; fewer only at the end of the file."""
 
     def read_ahead(self, position: int, length: int) -> None:
-        """Say that these bytes are read soon, so that the disk may begin; returns at once."""
+        """Announce that these bytes are read soon, so that the disk may prefetch them; returns at once."""
 
     def sync_data(self) -> None:
         """Make everything written so far durable, with the file's size.
 
-        Errors: OSError; then the file's tail is never to be trusted again.
+        Errors: OSError. Then the file's tail must never be trusted again.
         """
 
     def size_bytes(self) -> int:
         """The file's size."""
 
     def allocate(self, length: int) -> None:
-        """Reserve space and grow the file to `length` zero bytes; raises OSError ENOSPC when there is none."""
+        """Reserve space and grow the file to `length` zero bytes. Errors: OSError ENOSPC when the disk is full."""
 
     def truncate(self, length: int) -> None:
         """Cut or zero-extend the file to `length` bytes."""
 
     def close(self) -> None:
-        """Give the file back; nothing is made durable by it."""
+        """Close the file; this makes nothing durable."""
 
 
 class Disk(Protocol):
@@ -83,7 +83,7 @@ class Disk(Protocol):
         """Names in a folder, sorted; empty when the folder does not exist. Errors: NoDescriptor."""
 
     def make_folder(self, folder: Path) -> None:
-        """Create a folder and its parents; nothing happens when it is there."""
+        """Create a folder and its parents unless they exist."""
 
     def rename(self, source: Path, target: Path) -> None:
         """Replace `target` by `source` in one step; durable after `sync_directory` of the folder."""
@@ -95,14 +95,17 @@ class Disk(Protocol):
         """Make created, renamed and removed names in this folder durable. Errors: NoDescriptor."""
 
     def lock(self, folder: Path) -> ExitStack:
-        """Take the folder for this process, until what is returned is closed, or the process ends.
+        """Lock the folder for this process, until the returned stack is closed or the process ends.
 
         While it is taken, `sync_directory` of it needs no other descriptor.
         Errors: Conflict when another process holds it; NoDescriptor.
         """
 
     def free_bytes(self, folder: Path) -> int:
-        """How much can still be written below this folder."""
+        """Free space of the file system with this folder."""
+
+    def inode(self, path: Path) -> tuple[int, int] | None:
+        """(device, number) of the file or folder at a path now; None if there is none."""
 
 
 class RealFile:
@@ -114,7 +117,7 @@ class RealFile:
         self._path = path
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> int:
-        """Write all buffers with as few calls as the system allows, going on after short writes."""
+        """Write all buffers with as few calls as the system allows, and continue after short writes."""
         total = 0
         for start in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
             chunk = buffers[start : start + BUFFERS_PER_WRITE_MAX]
@@ -126,7 +129,7 @@ class RealFile:
         return total
 
     def _write_rest(self, position: int, chunk: Sequence[Buffer], written: int, length: int) -> None:
-        """Write what a short write left; signals and full disks cause these, so they are rare."""
+        """Write the rest after a short write; signals and full disks cause these, so they are rare."""
         flat = memoryview(b"".join(chunk))
         while written < length:
             step = os.pwrite(self._descriptor, flat[written:], position + written)
@@ -142,7 +145,7 @@ class RealFile:
         return data
 
     def read_ahead(self, position: int, length: int) -> None:
-        """Have the system read these bytes into its cache, while the caller goes on."""
+        """Let the system read these bytes into its cache in the background."""
         os.posix_fadvise(self._descriptor, position, length, os.POSIX_FADV_WILLNEED)
 
     def sync_data(self) -> None:
@@ -162,7 +165,7 @@ class RealFile:
         os.ftruncate(self._descriptor, length)
 
     def close(self) -> None:
-        """Give the descriptor back; a second call does nothing."""
+        """Close the descriptor; a second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -259,9 +262,17 @@ class RealDisk:
         return held
 
     def free_bytes(self, folder: Path) -> int:
-        """How much can still be written below this folder."""
+        """Free space of the file system with this folder."""
         state = os.statvfs(folder)
         return state.f_bavail * state.f_frsize
+
+    def inode(self, path: Path) -> tuple[int, int] | None:
+        """(device, number) of the file or folder at a path now; None if there is none."""
+        try:
+            found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_dev, found.st_ino
 
 
 def _opened_folder(folder: Path) -> int:

@@ -1,6 +1,7 @@
-"""Whose store a folder holds: a small file that is written once."""
+"""The identity of the store in a folder: a small file, written when the store is made and when it gets another id."""
 
-from dataclasses import asdict, dataclass
+import hashlib
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss
@@ -8,7 +9,11 @@ from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.lines import read_lines, write_lines
 
 FILE_NAME = "identity"
-VERSION = 1
+VERSION = 2
+"""An identity without any of the fields with defaults is written as version 1, which older processes read."""
+OF_THE_LOG = ("begin", "clean", "durable", "restored")
+"""Files that a store writes only after its identity. The same holds for the files of segments."""
+LOG_SUFFIXES = (".seg", ".idx", ".keys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,32 +24,85 @@ class Identity:
     enode: str
     store_id: str
     created_at_ms: int
+    disk: str = ""
+    """The replica's disk id. If it is set, the store has hard state and never starts without it."""
+    made_from: str = ""
+    """The id of the store or replica set that an operator made this one of; empty = none."""
+    log: str = ""
+    """The fingerprint in the frames of the log, in hexadecimal; empty = that of `store_id`."""
+    folder: str = ""
+    """The store's id when it was made in this folder; empty = `store_id`."""
+    begins_anew: bool = False
+    """Whether the file `restored` must exist, because the store ends before its clients' latest knowledge."""
+
+    @property
+    def has_hard_state(self) -> bool:
+        """Whether the store was initialized with hard state."""
+        return bool(self.disk)
+
+    @property
+    def log_mark(self) -> int:
+        """The fingerprint in the frames of this log. It stays when the store gets another id."""
+        return int(self.log, 16) if self.log else fingerprint(self.store_id)
+
+    @property
+    def tag(self) -> int:
+        """The 16 bits that distinguish the small files of this folder from those of another one; never 0."""
+        return 1 + fingerprint(self.folder_id) % 0xFFFF
+
+    @property
+    def folder_id(self) -> str:
+        """The id that stays while the store is in this folder, even if it gets another store id."""
+        return self.disk or self.folder or self.store_id
+
+    def renewed(self, store_id: str, created_at_ms: int, disk: str = "") -> "Identity":
+        """The same log in this folder under another id.
+
+        `made_from` is the id of the last store that was started.
+        """
+        return replace(
+            self,
+            store_id=store_id,
+            created_at_ms=created_at_ms,
+            disk=disk or self.disk,
+            made_from=self.made_from if self.begins_anew else self.store_id,
+            log=f"{self.log_mark:016x}",
+            folder=self.folder_id,
+        )
+
+
+def fingerprint(store_id: str) -> int:
+    """64 bits of an id; never 0, which means none."""
+    return int.from_bytes(hashlib.blake2b(store_id.encode(), digest_size=8).digest(), "little") or 1
 
 
 def write_identity(disk: Disk, folder: Path, identity: Identity) -> None:
-    """Say whose store a folder holds from now on, durably. Errors: OSError."""
-    write_lines(disk, folder / FILE_NAME, VERSION, asdict(identity))
+    """Write the identity of the folder's store durably. Errors: OSError."""
+    added = {one.name for one in fields(Identity) if one.default is not MISSING}
+    written = {name: value for name, value in asdict(identity).items() if value or name not in added}
+    write_lines(disk, folder / FILE_NAME, VERSION if added & written.keys() else 1, written)
 
 
 def read_identity(disk: Disk, folder: Path) -> Identity | None:
-    """Whose store a folder holds; None when it does not say.
+    """The identity of the folder's store; None without the file.
 
     Errors: DataLoss when the file is damaged, Unsupported when it is newer.
     """
     advice = "put it back from a copy, or move the folder away to start with an empty one"
-    return read_lines(disk, folder / FILE_NAME, VERSION, advice, lambda fields: Identity(**fields))
+    return read_lines(disk, folder / FILE_NAME, VERSION, advice, lambda found: Identity(**found))
 
 
 def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Identity:
     """The identity of the store in `folder`; written first if the folder is empty.
 
-    Errors: Conflict when it is another's; DataLoss when there is a log but no identity.
+    Errors: Conflict when it belongs to another enode. DataLoss when there are files of a log but no identity.
     """
     found = read_identity(disk, folder)
     if found is None:
-        if any(name.endswith(".seg") for name in names):
+        if left := [name for name in names if is_of_log(name)]:
             raise DataLoss(
-                f"{folder} holds a log but no file {FILE_NAME}: put it back from a copy, or run `ortoo-enode repair`"
+                f"{folder} holds a log ({left[0]}) but no file {FILE_NAME}: put it back from a copy, or run "
+                "`ortoo-enode repair`"
             )
         write_identity(disk, folder, wanted)
         return wanted
@@ -54,3 +112,17 @@ def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Ident
             f"{wanted.cluster!r}: choose another folder or correct the settings"
         )
     return found
+
+
+def is_of_log(name: str) -> bool:
+    """Whether a file of this name is written only after the identity."""
+    return name in OF_THE_LOG or name.endswith(LOG_SUFFIXES)
+
+
+def tag_of(disk: Disk, folder: Path) -> int:
+    """The tag for files of this folder; 0 without a readable identity. Errors: Unsupported, OSError."""
+    try:
+        found = read_identity(disk, folder)
+    except DataLoss:  # the opening of the store refuses it
+        return 0
+    return found.tag if found is not None else 0

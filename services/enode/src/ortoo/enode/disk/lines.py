@@ -1,4 +1,4 @@
-"""Small files for people to read: one line of JSON and one with its CRC-32C in hex."""
+"""Small files that people can read: one line of JSON and one with its CRC-32C in hex."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def write_lines(disk: Disk, file: Path, version: int, fields: dict[str, Any]) ->
 
 
 def read_lines(disk: Disk, file: Path, version: int, advice: str, made: Callable[[dict[str, Any]], T]) -> T | None:
-    """What is `made` of a file's fields; None when there is no file.
+    """The result of `made` for a file's fields; None without a file. Every version up to `version` is read.
 
     Errors: DataLoss with `advice` when it is damaged, Unsupported when it is newer.
     """
@@ -32,7 +32,7 @@ def read_lines(disk: Disk, file: Path, version: int, advice: str, made: Callable
     if rest.strip() != b"crc32c %08x" % crc32c(line):
         raise DataLoss(f"{file} is damaged: {advice}")
     fields: dict[str, Any] = json.loads(line)
-    if fields.pop("version") != version:
+    if fields.pop("version") > version:
         raise Unsupported(f"{file} is of a newer version: upgrade this process")
     try:
         return made(fields)

@@ -1,6 +1,6 @@
-"""Where the log begins: written before a segment is deleted, so that a missing file is never taken for a deletion.
+"""The begin of the log: written before a segment is deleted, so that a missing file is never taken for a deletion.
 
-Segments below it are left-overs of a deletion that was interrupted; a segment that is missing above it is a loss.
+Segments below it are left-overs of an interrupted deletion; a missing segment above it is a loss.
 """
 
 import struct
@@ -9,33 +9,39 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import tag_of
+from ortoo.enode.disk.slots import SERIALS_NAME, read_slots, write_slots
 from ortoo.enode.disk.whole_files import Damaged, Head, read_whole, with_crc, without_crc, write_whole
 
 FILE_NAME = "begin"
-_HEAD = Head("record of the log's beginning", b"ORTB", 1, "QII")
+_HEAD = Head("record of the log's begin", b"ORTB", 1, "QII")
 _ROW = struct.Struct("<QIq")
+_SERIAL = Head("slot of the log's begin", b"ORTV", 1, "Q")
+_PAIR = 2
 
 
 @dataclass(frozen=True, slots=True)
 class LogBegin:
-    """What retention has left."""
+    """The begin of the log after retention."""
 
     position: int
-    """Everything below it may be gone."""
+    """The log below it may be deleted."""
     queues: Mapping[tuple[int, int], int] | None
-    """(topic id, queue id) to the first offset that is there; None where that is not known, as in a replica's copy."""
+    """(topic id, queue id) to the first stored offset; None if unknown, as in a replica's copy."""
 
-    def encoded(self) -> bytes:
-        """The file's bytes."""
+    def encoded(self, tag: int = 0) -> bytes:
+        """The file's bytes, with the tag of its folder."""
         rows = self.queues or {}
-        head = _HEAD.pack(self.position, self.queues is not None, len(rows))
+        head = _HEAD.pack(self.position, self.queues is not None, len(rows), tag=tag)
         return with_crc(head + b"".join(_ROW.pack(*key, offset) for key, offset in sorted(rows.items())))
 
 
-def decode_log_begin(data: bytes) -> LogBegin | None:
-    """Read the record; None when it is not whole. Errors: Unsupported when it is newer."""
+def decode_log_begin(data: bytes, tag: int = 0) -> LogBegin | None:
+    """Read the record; None if it is incomplete or of another folder. Errors: Unsupported when it is newer."""
     try:
         body = without_crc(data, "bytes")
+        if not _HEAD.is_of(tag, body):
+            return None
         position, has_queues, count = _HEAD.unpack(body)
     except Damaged:
         return None
@@ -45,11 +51,29 @@ def decode_log_begin(data: bytes) -> LogBegin | None:
     return LogBegin(position, rows if has_queues else None)
 
 
-def read_log_begin(disk: Disk, folder: Path) -> LogBegin | None:
-    """The record in a store's folder; None in a store of an older version. Errors: Unsupported when it is newer."""
-    return decode_log_begin(read_whole(disk, folder / FILE_NAME) or b"")
+def read_log_begin(disk: Disk, folder: Path, tag: int | None = None) -> LogBegin | None:
+    """The record in a store's folder; None in a store of an older version.
+
+    If the record is lost, of another folder or an older copy, the position comes from the serials. `tag` replaces the
+    tag from the folder's identity.
+    Errors: Unsupported when it is newer.
+    """
+    tag = tag_of(disk, folder) if tag is None else tag
+    begin = decode_log_begin(read_whole(disk, folder / FILE_NAME) or b"", tag)
+    written = read_slots(disk, folder / SERIALS_NAME, _SERIAL, tag, _PAIR)
+    if written and (begin is None or begin.position < written[0]):
+        return LogBegin(written[0], None)
+    return begin
+
+
+def keep_log_begin(disk: Disk, folder: Path, begin: LogBegin) -> None:
+    """Write the record that a start used, unless the file has it. Errors: OSError."""
+    if decode_log_begin(read_whole(disk, folder / FILE_NAME) or b"", tag_of(disk, folder)) != begin:
+        write_log_begin(disk, folder, begin)
 
 
 def write_log_begin(disk: Disk, folder: Path, begin: LogBegin) -> None:
-    """Replace the record, durably; only then may a segment below it be removed. Errors: OSError."""
-    write_whole(disk, folder / FILE_NAME, begin.encoded())
+    """Replace the record durably; a segment below it may be removed only afterwards. Errors: OSError."""
+    tag = tag_of(disk, folder)
+    write_whole(disk, folder / FILE_NAME, begin.encoded(tag))
+    write_slots(disk, folder / SERIALS_NAME, _SERIAL, tag, _PAIR, begin.position)

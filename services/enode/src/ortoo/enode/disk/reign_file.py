@@ -1,34 +1,49 @@
-"""Who this disk is among an enode's members, and what it has promised: written whole and synced before it is said."""
+"""The hard state of a replica: the identity of its disk, and its vote. It is written and synced before any answer.
+
+The number of its last write is stored separately, so that an older copy is recognized. A replica with an older copy
+could vote twice in one epoch.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.errors import Conflict
+from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import tag_of
 from ortoo.enode.disk.lines import read_lines, write_lines
+from ortoo.enode.disk.slots import SERIALS_NAME, read_slots, write_slots
+from ortoo.enode.disk.whole_files import Head
 from ortoo.enode.members.identity import MemberId, Process, Reign, Tail
 
 FILE_NAME = "reign"
 VERSION = 1
-REJOIN = "empty the folder, and let the disk join the set as another member"
-"""What helps where a member's own files are damaged."""
+REJOIN = (
+    "restore the latest copy of the file, if there is one. Otherwise empty the folder, start the process, and let the "
+    "disk join the set as a new replica (`ortoo enode add`, then `ortoo enode remove` for the old one). If no other "
+    "replica is left, `ortoo-enode elect DIR --lose` continues with this disk"
+)
+"""The remedy when a replica's own files are missing, damaged, older copies or of another folder."""
+_SERIAL = Head("slot of the hard state's serial", b"ORTH", 1, "QQ")
+_PAIR = 0
 
 
 @dataclass(frozen=True, slots=True)
 class KeptReign:
-    """A member's own file. It is lost with the disk, and then the disk is another member."""
+    """The hard state of a replica. If the disk is emptied, it becomes another replica."""
 
     member: MemberId
     set_id: str = ""
-    """Which set of members; empty before it has joined one."""
+    """The id of the replica set; empty before the replica has joined one."""
     created_at_ms: int = 0
-    """When the set was made."""
+    """The time at which the set was made."""
     incarnation: int = 0
-    """Of the start that wrote it."""
+    """The incarnation of the start that wrote it."""
     reign: Reign = Reign()
     is_founder: bool = False
-    """Whether this member began the set, or is about to."""
+    """Whether this replica initializes or initialized the set."""
+    made_from: str = ""
+    """The id of the store or set that this set was made of; empty = none."""
 
     @property
     def process(self) -> Process:
@@ -37,44 +52,55 @@ class KeptReign:
 
 
 def read_reign(disk: Disk, folder: Path) -> KeptReign | None:
-    """The file in a folder; None in one that is no member's. Errors: DataLoss, Unsupported."""
-    return read_lines(disk, folder / FILE_NAME, VERSION, REJOIN, _kept)
+    """The file in a folder; None without one. Errors: Unsupported. DataLoss, also for an older copy."""
+    found = read_lines(disk, folder / FILE_NAME, VERSION, REJOIN, _kept)
+    if found is None:
+        return None
+    kept, saves = found
+    written = read_serial(disk, folder)
+    if (kept.incarnation, saves) < written:
+        raise DataLoss(
+            f"{folder / FILE_NAME} is an older copy: it is write {saves} of start {kept.incarnation}, but the last one "
+            f"was write {written[1]} of start {written[0]}; {REJOIN}"
+        )
+    return kept
 
 
-def check_alone(disk: Disk, folder: Path, advice: str) -> None:
-    """Refuse the disk of a member to what knows of no others. Errors: Conflict with `advice`; as `read_reign`.
-
-    What it has acknowledged counts in a majority, and what it writes by itself lies where others have something else.
-    Before its first epoch it has done neither.
-    """
-    kept = read_reign(disk, folder)
-    if kept is not None and kept.reign.epoch:
-        raise Conflict(f"{folder} is the disk of member {kept.member.number} of set {kept.set_id}: {advice}")
+def read_serial(disk: Disk, folder: Path) -> tuple[int, int]:
+    """The start that wrote the hard state last, and the number of its write; zeros if unknown."""
+    found = read_slots(disk, folder / SERIALS_NAME, _SERIAL, tag_of(disk, folder), _PAIR)
+    return (found[0], found[1]) if found else (0, 0)
 
 
-def _kept(fields: dict[str, Any]) -> KeptReign:
+def _kept(fields: dict[str, Any]) -> tuple[KeptReign, int]:
     number, leader_disk, incarnation = fields["leader"]
-    return KeptReign(
+    kept = KeptReign(
         MemberId(*fields["member"]),
         fields["set_id"],
         fields["created_at_ms"],
         fields["incarnation"],
         Reign(fields["epoch"], Process(MemberId(number, leader_disk), incarnation), Tail(*fields["owed"])),
         fields["is_founder"],
+        fields.get("made_from", ""),
     )
+    return kept, fields.get("saves", 0)
 
 
 def write_reign(disk: Disk, folder: Path, kept: KeptReign) -> None:
-    """Replace the file, durably. Errors: OSError."""
-    reign = kept.reign
+    """Replace the file durably, then record the number of this write. Errors: OSError."""
+    reign, (incarnation, saves) = kept.reign, read_serial(disk, folder)
+    saves = saves + 1 if incarnation == kept.incarnation else 1
     fields = {
         "member": kept.member,
         "set_id": kept.set_id,
         "created_at_ms": kept.created_at_ms,
         "incarnation": kept.incarnation,
+        "saves": saves,
         "epoch": reign.epoch,
         "leader": [*reign.leader.member, reign.leader.incarnation],
         "owed": reign.owed,
         "is_founder": kept.is_founder,
+        **({"made_from": kept.made_from} if kept.made_from else {}),
     }
     write_lines(disk, folder / FILE_NAME, VERSION, fields)
+    write_slots(disk, folder / SERIALS_NAME, _SERIAL, tag_of(disk, folder), _PAIR, kept.incarnation, saves)

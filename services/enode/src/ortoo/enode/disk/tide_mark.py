@@ -1,65 +1,52 @@
-"""The tide mark: a second witness, outside the log, of how far the log was durable when the store last fell idle.
+"""The durable mark: the durable position of the log when the store last fell idle, stored outside the log.
 
-A member writes it under load, too: of what it acknowledged to others no frame of the log tells.
-Marks in the log say so too, but the last one lies beside the last batch: one bad page of the disk can hide both. Two
-slots are written in turn, so that a torn write leaves the other.
+Marks in the log record the position too, but the last one lies beside the last batch. One bad page of the disk can
+hide both. A replica also writes the durable mark under load, because no frame records its acknowledgements to others.
+The mark also has the committed position, so that no later leader truncates committed frames.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from ortoo.common.errors import Unsupported
-from ortoo.enode.disk.disk import Disk, File
-from ortoo.enode.disk.whole_files import CRC_BYTES, Damaged, Head, read_whole, with_crc, without_crc
+from ortoo.enode.disk import slots
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import tag_of
+from ortoo.enode.disk.slots import SLOT_BYTES, Slots, read_slots
+from ortoo.enode.disk.whole_files import Head
+
+__all__ = ["FILE_NAME", "SLOT_BYTES", "TideMark", "decode_slots", "read_tide_mark"]
 
 FILE_NAME = "durable"
-SLOT_BYTES = 64
-_SLOT = Head("slot of the tide mark", b"ORTD", 1, "Q")
+HEAD = Head("slot of the durable mark", b"ORTD", 1, "QQ")
 
 
 def decode_slots(data: bytes) -> int:
-    """The highest position of a whole slot; 0 if there is none. A newer version is passed over: it is only a hint."""
-    positions = [0]
-    for at in range(0, 2 * SLOT_BYTES, SLOT_BYTES):
-        try:
-            positions += _SLOT.unpack(without_crc(data[at : at + SLOT_BYTES], "slot"))
-        except (Damaged, Unsupported):
-            continue
-    return max(positions)
+    """The highest position of a whole slot; 0 if there is none."""
+    found = slots.decode_slots(data, HEAD)
+    return found[0] if found else 0
 
 
-def read_tide_mark(disk: Disk, folder: Path) -> int:
-    """Up to which log position the mark in a store's folder says that the log is durable; 0 if nothing says so."""
-    return decode_slots(read_whole(disk, folder / FILE_NAME) or b"")
+def read_tide_mark(disk: Disk, folder: Path, tag: int | None = None) -> int:
+    """The durable position in the mark of a store's folder; 0 if unknown.
+
+    `tag` replaces the tag from the folder's identity.
+    """
+    found = read_slots(disk, folder / FILE_NAME, HEAD, tag_of(disk, folder) if tag is None else tag)
+    return found[0] if found else 0
 
 
-@dataclass(slots=True, eq=False)
-class TideMark:
-    """The file in a store's folder, opened when first written."""
+def read_committed_mark(disk: Disk, folder: Path) -> int:
+    """The committed position in the mark; 0 if unknown."""
+    found = read_slots(disk, folder / FILE_NAME, HEAD, tag_of(disk, folder))
+    return found[1] if found else 0
 
-    disk: Disk
-    folder: Path
-    _file: File | None = None
-    _slot: int = 0
 
-    def write(self, position: int) -> None:
-        """Say that the log is durable below `position`. Errors: OSError."""
-        if self._file is None:
-            path = self.folder / FILE_NAME
-            is_new = FILE_NAME not in self.disk.list(self.folder)
-            self._file = self.disk.open(path, create=is_new)
-            if is_new:
-                self.disk.sync_directory(self.folder)
-            else:
-                data = self._file.read(0, 2 * SLOT_BYTES)
-                self._slot = 1 if decode_slots(data[:SLOT_BYTES]) >= decode_slots(data[SLOT_BYTES:]) else 0
-        slot = with_crc(_SLOT.pack(position).ljust(SLOT_BYTES - CRC_BYTES, b"\0"))
-        self._file.write(self._slot * SLOT_BYTES, [slot])
-        self._file.sync_data()
-        self._slot = 1 - self._slot
+class TideMark(Slots):
+    """The file in a store's folder, opened at the first write."""
 
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        """Prepare the mark of a folder, with the tag of its identity. Errors: DataLoss, OSError."""
+        super().__init__(disk, folder / FILE_NAME, HEAD, tag_of(disk, folder))
+
+    def write(self, position: int, committed: int = 0) -> None:
+        """Write the durable and the committed position. Errors: OSError."""
+        self.replace(position, committed)

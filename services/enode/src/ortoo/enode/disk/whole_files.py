@@ -1,4 +1,4 @@
-"""Small files: replaced in one step, with a head that says what they are and CRCs that say whether they are whole."""
+"""Small files: replaced in one step, with a head for their kind and CRCs for their integrity."""
 
 import struct
 from contextlib import closing
@@ -9,14 +9,18 @@ from ortoo.common.records.sealed_batch import crc32c
 from ortoo.enode.disk.disk import Disk
 
 CRC_BYTES = 4
+TAG_AT, TAG_BYTES = 6, 2
 
 
 class Damaged(ValueError):
-    """The bytes are not a whole file of this kind; the message says why."""
+    """The bytes are not a whole file of this kind; the message has the reason."""
 
 
 class Head:
-    """How a binary file begins: four letters, its version, and some numbers. Little-endian, no padding."""
+    """The begin of a binary file: four letters, its version, the folder's tag, and some numbers. Little-endian.
+
+    The tag distinguishes the files of one folder from those of another. It is 0 in files of older versions.
+    """
 
     def __init__(self, name: str, magic: bytes, version: int, codes: str) -> None:
         """`name` is for messages, `codes` are the numbers' `struct` codes."""
@@ -26,9 +30,14 @@ class Head:
         self._struct = struct.Struct("<4sHH" + codes)
         self.size = self._struct.size
 
-    def pack(self, *numbers: int) -> bytes:
+    def pack(self, *numbers: int, tag: int = 0) -> bytes:
         """The head's bytes, without a CRC."""
-        return self._struct.pack(self._magic, self._version, 0, *numbers)
+        return self._struct.pack(self._magic, self._version, tag, *numbers)
+
+    def is_of(self, tag: int, data: bytes) -> bool:
+        """Whether a head with a good CRC may belong to the folder with this tag. 0, on either side, matches any."""
+        found = int.from_bytes(data[TAG_AT : TAG_AT + TAG_BYTES], "little")
+        return tag == 0 or found in (0, tag)
 
     def unpack(self, data: bytes) -> tuple[int, ...]:
         """The numbers of a head whose CRC was checked. Errors: Damaged for another file, Unsupported if it is newer."""
@@ -38,7 +47,7 @@ class Head:
         if magic != self._magic:
             raise Damaged(f"not a {self._name}")
         if version != self._version:
-            raise Unsupported(f"{self._name} of version {version}; this process knows {self._version}: upgrade it")
+            raise Unsupported(f"{self._name} of version {version}; this process supports {self._version}: upgrade it")
         return tuple(numbers)
 
 
@@ -48,7 +57,7 @@ def with_crc(data: bytes) -> bytes:
 
 
 def without_crc(data: bytes, name: str) -> bytes:
-    """What `with_crc` was given. Errors: Damaged when the CRC of `name` does not match."""
+    """The data of `with_crc`. Errors: Damaged when the CRC of `name` does not match."""
     body = data[:-CRC_BYTES]
     if len(data) < CRC_BYTES or crc32c(body) != int.from_bytes(data[-CRC_BYTES:], "little"):
         raise Damaged(f"the CRC of its {name} does not match")

@@ -1,4 +1,5 @@
-"""Where things lie: batches by queue and offset, messages by key and id; indexes are caches, made anew when missing.
+"""Indexes of the log: batches by queue and offset, messages by key and id. They are caches, rebuilt when missing.
 
-In: frames of the log. Out: rows, places, contents of segments. `reading`, `recovery` and the rooms above may import it.
+It takes frames of the log, and returns rows, places and contents of segments. `reading`, `recovery` and the packages
+above may import it.
 """

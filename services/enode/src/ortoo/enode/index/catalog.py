@@ -1,4 +1,4 @@
-"""The catalog: which segments there are, and which batches of which queues lie where in them."""
+"""The catalog: the segments, and the places of the queues' batches in them."""
 
 import asyncio
 from bisect import bisect_left, bisect_right
@@ -13,7 +13,7 @@ from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.segment import Segment
 
 RUN_BYTES = 362
-"""What it costs in memory to know of the batches of one queue in one sealed segment, about, as measured."""
+"""Approximate memory of one queue in one sealed segment, as measured."""
 _END_OFFSET = attrgetter("entry.end_offset")
 
 
@@ -23,39 +23,39 @@ class Run:
 
     segment: Segment
     entry: QueueEntry
-    """What they cover, and where their rows lie in the index file, if there is one."""
+    """Their range, and the place of their rows in the index file, if there is one."""
     rows: Rows | None = None
-    """They are in memory until there is one."""
+    """The rows, which are in memory until there is an index file."""
 
 
 @dataclass(slots=True, eq=False)
 class QueueLog:
-    """One queue: its range, and where its batches lie. It begins empty; its next message gets `end_offset`."""
+    """One queue: its range and the places of its batches. It begins empty; its next message gets `end_offset`."""
 
     key: QueueKey
     begin_offset: int = 0
     end_offset: int = 0
-    """The next offset to be stored, as far as readers may see."""
+    """The end offset that is visible to readers."""
     next_offset: int = field(init=False)
-    """The next offset to be given out; those below may still be on their way to the disk."""
+    """The next offset to assign; batches below it may still be on their way to the disk."""
     bytes_in: int = 0
-    """What was stored since the store was opened."""
+    """Bytes stored since the store was opened."""
     runs: list[Run] = field(default_factory=list)
     rows: Rows | None = None
-    """Of the active segment."""
+    """The rows in the active segment."""
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Nothing is on its way."""
+        """Start without batches on their way to the disk."""
         self.next_offset = self.end_offset
 
     def run_with(self, offset: int) -> Run | None:
-        """The sealed run that holds `offset`, or the next one after it; None if only the active segment can."""
+        """The sealed run with `offset`, or the next one after it; None if only the active segment can have it."""
         at = bisect_right(self.runs, offset, key=_END_OFFSET)
         return self.runs[at] if at < len(self.runs) else None
 
     def first_stored_offset(self, position: int = 0) -> int:
-        """The first offset of which bytes are there, from a log position on; the end if there are none."""
+        """The first stored offset from a log position on; the end if there is none."""
         for run in self.runs:
             if run.segment.base >= position:
                 return run.entry.begin_offset
@@ -65,42 +65,43 @@ class QueueLog:
 class Catalog:
     """All segments and queues of a store. Belongs to the event loop."""
 
-    def __init__(self, files: SegmentFiles) -> None:
-        """No segments, no queues; the files of segments will be among `files`."""
+    def __init__(self, files: SegmentFiles, tag: int = 0) -> None:
+        """Start empty; the segments are opened through `files`, and `tag` is that of the folder."""
         self.files = files
+        self.tag = tag
         self.segments: list[Segment] = []
         self.queues: dict[QueueKey, QueueLog] = {}
         self.contents: dict[int, Contents] = {}
-        """Of sealed segments whose index file is written, by base."""
+        """The contents of sealed segments with an index file, by base."""
         self.damages: list[Damage] = []
         self.run_count = 0
-        """How many pairs of a queue and a sealed segment that holds something of it are known."""
+        """The number of pairs of a queue and a sealed segment with its messages."""
         self.floor = 0
-        """Where queues begin that are new: not 0 when a damaged place may have held offsets of unknown queues."""
+        """The first offset of new queues; not 0 if a damaged place may have held offsets of unknown queues."""
         self._topics: dict[int, list[QueueKey]] = {}
         """The keys of each topic's queues."""
         self.active_parts = IndexParts()
-        """What the index of the active segment will be made of; the rows are those of its queues."""
+        """The parts of the active segment's index; the rows are those of its queues."""
         self._active: dict[QueueKey, QueueLog] = {}
-        """These queues; one may be forgotten already when it gets its last rows."""
+        """The queues of the active segment; one may already be forgotten when it gets its last rows."""
 
     @property
     def active(self) -> Segment:
-        """The segment that is written to."""
+        """The segment for new frames."""
         return self.segments[-1]
 
     @property
     def begin_position(self) -> int:
-        """The first position that is still there."""
+        """The first stored position."""
         return self.segments[0].base if self.segments else 0
 
     @property
     def index_bytes(self) -> int:
-        """What knowing where everything lies costs in memory: it grows with queues times segments."""
+        """Memory of the index; it grows with queues times segments."""
         return RUN_BYTES * (self.run_count + len(self.active_parts.rows))
 
     def check_room(self, queue: QueueLog, bytes_max: int) -> None:
-        """Refuse one more queue in the active segment. 0 = there is no bound. Errors: Overloaded."""
+        """Refuse one more queue in the active segment; `bytes_max` 0 = no limit. Errors: Overloaded."""
         if queue.rows is None and 0 < bytes_max < self.index_bytes + RUN_BYTES:
             raise Overloaded(
                 f"{len(self.queues)} queues in {len(self.segments)} segments take {self.index_bytes} bytes of index, "
@@ -109,7 +110,7 @@ class Catalog:
             )
 
     def queue(self, key: QueueKey) -> QueueLog:
-        """A queue, made when it is first asked for."""
+        """A queue, made at its first use."""
         found = self.queues.get(key)
         if found is None:
             found = self.queues[key] = QueueLog(key, self.floor, self.floor)
@@ -117,7 +118,7 @@ class Catalog:
         return found
 
     def add_batch(self, queue: QueueLog, first_offset: int, count: int, position: int, length: int, at_ms: int) -> None:
-        """A batch of the active segment is durable: readers may see it."""
+        """Add a durable batch of the active segment, so that readers see it."""
         rows = queue.rows
         if rows is None:
             rows = queue.rows = self.active_parts.rows[queue.key] = Rows()
@@ -127,18 +128,18 @@ class Catalog:
         queue.bytes_in += length
 
     def load_active(self, parts: IndexParts) -> None:
-        """Take over what was found in the active segment; of each queue there is a row at least."""
+        """Load the index of the active segment; each queue has at least one row."""
         self.active_parts = parts
         self._active = {key: self.queue(key) for key in parts.rows}
         for key, queue in self._active.items():
             queue.rows = parts.rows[key]
 
     def holes(self) -> list[tuple[int, int]]:
-        """Position and length of all damaged places that indexes tell of."""
+        """Position and length of all damaged places in the indexes."""
         return [*(hole for one in self.contents.values() for hole in one.holes), *self.active_parts.holes]
 
     def load_sealed(self, segment: Segment, contents: Contents) -> None:
-        """Take over a sealed segment that has an index file; in order of position."""
+        """Load a sealed segment with an index file; called in order of position."""
         segment.end = contents.end
         segment.last_stored_at_ms = contents.last_stored_at_ms
         self.segments.append(segment)
@@ -148,7 +149,7 @@ class Catalog:
             self.run_count += 1
 
     def reindexed(self, segment: Segment, contents: Contents) -> None:
-        """The index of a sealed segment was made anew, for frames that were damaged are there again."""
+        """Load the rebuilt index of a sealed segment after damaged frames were repaired."""
         were = {position for position, _ in self.contents[segment.base].holes}
         left = [
             replace(one, position=position, length_bytes=length)
@@ -169,7 +170,7 @@ class Catalog:
                 self.run_count += 1
 
     def seal(self, segment: Segment) -> "Sealed":
-        """The active segment is full and durable: its rows become runs. Returns what its index file is made of."""
+        """Turn the rows of the full and durable active segment into runs. Returns the data for its index file."""
         parts, self.active_parts = self.active_parts, IndexParts()
         active, self._active = self._active, {}
         runs: dict[QueueKey, Run] = {}
@@ -182,14 +183,14 @@ class Catalog:
         return Sealed(segment, runs, parts)
 
     def indexed(self, sealed: "Sealed", contents: Contents) -> None:
-        """The index file of a sealed segment is written: its rows need not stay in memory."""
+        """Release the rows of a sealed segment, because its index file is written."""
         self.contents[sealed.segment.base] = contents
         for entry in contents.queues:
             run = sealed.runs[entry.topic_id, entry.queue_id]
             run.entry, run.rows = entry, None
 
     def begins_without(self, count: int) -> dict[QueueKey, int]:
-        """Where each queue begins once the `count` oldest segments are dropped."""
+        """The begin offset of each queue after the deletion of the `count` oldest segments."""
         position = self.segments[count].base if count else 0
         return {
             key: queue.first_stored_offset(position)
@@ -199,7 +200,7 @@ class Catalog:
         }
 
     def drop_first_segment(self) -> Segment:
-        """Forget the oldest segment: queues begin later now."""
+        """Forget the oldest segment, and advance the queues' begin offsets."""
         segment = self.segments.pop(0)
         contents = self.contents.pop(segment.base, None)
         keys = [(entry.topic_id, entry.queue_id) for entry in contents.queues] if contents else list(self.queues)
@@ -231,7 +232,7 @@ class Catalog:
 
 @dataclass(slots=True, eq=False)
 class Sealed:
-    """A sealed segment that has no index file yet, and what the file is made of."""
+    """A sealed segment without an index file, and the data for that file."""
 
     segment: Segment
     runs: dict[QueueKey, Run]

@@ -1,6 +1,7 @@
-"""The index files of sealed segments: reading them, and making them anew."""
+"""The index files of sealed segments: reads and rebuilds them."""
 
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import tag_of
 from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
 from ortoo.enode.index.catalog import Run
 from ortoo.enode.index.survey import survey_sealed
@@ -17,34 +18,51 @@ from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.segment import INDEX_SUFFIX, Segment, segment_name
 
 
-def read_contents(disk: Disk, segment: Segment) -> Contents | None:
-    """The tables of a segment's index file; None when it is missing or damaged. Errors: Unsupported."""
+def read_contents(disk: Disk, segment: Segment, tag: int = 0) -> Contents | None:
+    """The tables of a segment's index file; None if it is missing, damaged, or of another folder than that of the tag.
+
+    Errors: Unsupported.
+    """
     path = segment.folder / segment_name(segment.base, INDEX_SUFFIX)
     try:
         length = tables_bytes(read_part(disk, path, 0, HEAD_BYTES))
-        return decode_contents(read_part(disk, path, 0, length), segment.base)
+        return decode_contents(read_part(disk, path, 0, length), segment.base, tag)
     except (FileNotFoundError, Damaged):
         return None
 
 
 def write_index(
-    disk: Disk, segment: Segment, end: int, last_stored_at_ms: int, parts: IndexParts, *, write: bool = True
+    disk: Disk,
+    segment: Segment,
+    end: int,
+    last_stored_at_ms: int,
+    parts: IndexParts,
+    *,
+    write: bool = True,
+    tag: int = 0,
 ) -> Contents:
-    """Write the index file of a segment that ends at log position `end`; without `write` only make its contents."""
-    contents, data = encode_index(segment.base, end, last_stored_at_ms, parts)
+    """Write the index file of a segment that ends at log position `end`; without `write` only make its contents.
+
+    `tag` is that of a folder whose identity is not written yet.
+    """
+    tag = tag or tag_of(disk, segment.folder)
+    contents, data = encode_index(segment.base, end, last_stored_at_ms, parts, tag)
     if write:
         write_whole(disk, segment.folder / segment_name(segment.base, INDEX_SUFFIX), data)
     return contents
 
 
-def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True) -> Contents:
-    """Make a sealed segment's index from its frames. Without `write` the rows are lost again; their ranges are not."""
+def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True, tag: int = 0) -> Contents:
+    """Make a sealed segment's index from its frames. Without `write` only the ranges of its rows are kept.
+
+    `tag` as for `write_index`.
+    """
     file_end = segment.base + segment.size_bytes()
     found = survey_sealed(segment.read, segment.base, file_end, next_base)
-    return write_index(disk, segment, next_base, found.stored_at_ms, found.parts, write=write)
+    return write_index(disk, segment, next_base, found.stored_at_ms, found.parts, write=write, tag=tag)
 
 
 def load_rows(disk: Disk, run: Run) -> Rows:
-    """One queue's rows in a sealed segment that has an index file. Errors: Damaged, FileNotFoundError."""
+    """One queue's rows in a sealed segment with an index file. Errors: Damaged, FileNotFoundError."""
     path = run.segment.folder / segment_name(run.segment.base, INDEX_SUFFIX)
     return decode_rows(run.entry, read_part(disk, path, run.entry.block_at, run.entry.block_bytes))

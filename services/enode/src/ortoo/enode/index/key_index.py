@@ -1,6 +1,6 @@
-"""The key index of a segment: which messages have which key or which id. docs/formats/log.md has the tables.
+"""The key index of a segment: the places of messages by key or id. docs/formats/log.md has the tables.
 
-Keys are hashed, many at once; a hit is a place to look at, not an answer, so whoever searches reads the message.
+Keys are hashed in bulk. A hit is only a candidate, so the search reads the message and compares.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ KIND_KEY = 1
 KIND_MESSAGE_ID = 2
 ROW_BITS = 12
 WAITING_BYTES_MAX = 256 << 10
-"""Texts of so many bytes are hashed at once."""
+"""Bytes of texts that are hashed at once."""
 
 _HEAD = Head("key index", b"ORTK", 1, "QQQ")
 _HEAD_BYTES = _HEAD.size + CRC_BYTES
@@ -44,7 +44,7 @@ def text_hash(text: bytes, topic_id: int, kind: int) -> int:
 
 
 class _Powers:
-    """Powers of the factor and of its inverse, as many as were needed so far."""
+    """The powers of the factor and of its inverse that were needed so far."""
 
     tables: tuple[Numbers, Numbers] = (np.ones(1, _U64), np.ones(1, _U64))
 
@@ -82,7 +82,7 @@ def _mixed(values: Numbers) -> Numbers:
 
 
 class _Column(NamedTuple):
-    """The texts of one batch that are yet to be hashed."""
+    """The texts of one batch that are not hashed yet."""
 
     salt: int
     place: int
@@ -90,11 +90,11 @@ class _Column(NamedTuple):
     offsets: memoryview
     """int32 x (texts + 1)."""
     lists: memoryview | None
-    """int32 x (rows + 1): which texts belong to which row; None = one each."""
+    """int32 x (rows + 1): the texts of each row. None = one each."""
 
 
 def _columns(records: bytes, topic_id: int, place: int) -> Iterator[_Column]:
-    """The columns of one RecordBatch that have keys or ids. Errors: Invalid when the bytes are no such batch."""
+    """The columns of one RecordBatch that have keys or ids. Errors: Invalid when the bytes are not such a batch."""
     fields = read_fields(memoryview(records), "batch.records")
     keys = buffer(fields, NUMBERS["keys"], "keys")
     if keys:
@@ -114,7 +114,7 @@ def _column(texts: memoryview, lists: memoryview | None, salt: int, place: int) 
 
 
 def _is_offsets(offsets: memoryview, end: int) -> bool:
-    """Whether int32 offsets begin at 0 and end at `end`; that none falls is looked at for many columns at once."""
+    """Whether int32 offsets begin at 0 and end at `end`. Falling offsets are detected for many columns at once."""
     return (
         len(offsets) >= 4
         and len(offsets) % 4 == 0
@@ -124,7 +124,7 @@ def _is_offsets(offsets: memoryview, end: int) -> bool:
 
 
 def _hashed(columns: Sequence[_Column]) -> tuple[Numbers, Numbers]:
-    """Hashes and places of all texts of some columns; nothing if offsets of any fall."""
+    """Hashes and places of all texts of some columns; empty if the offsets of any column fall."""
     offsets = np.frombuffer(b"".join([one.offsets for one in columns]), "<i4").astype(np.int64)
     sizes = np.array([len(one.offsets) // 4 for one in columns])
     bases = np.cumsum([0] + [len(one.data) for one in columns])
@@ -154,7 +154,7 @@ class Entries:
     """Hashes and places of a part of a segment, in memory."""
 
     def __init__(self, base: int) -> None:
-        """Nothing yet; `base` is the segment's first position."""
+        """Start empty; `base` is the segment's first position."""
         self._base = base
         self._hashes: list[Numbers] = []
         self._places: list[Numbers] = []
@@ -162,7 +162,7 @@ class Entries:
         self._waiting_bytes = 0
 
     def add(self, position: int, records: bytes, topic_id: int) -> None:
-        """Take in the batch whose frame lies at `position`; bytes that are no batch have no keys."""
+        """Add the batch whose frame lies at `position`; bytes that are not a batch have no keys."""
         place = (position - self._base) // 64 << ROW_BITS
         try:
             for column in _columns(records, topic_id, place):
@@ -195,7 +195,7 @@ class Entries:
         return found
 
     def _settle(self) -> None:
-        """Hash what waits, all at once; a batch with damaged offsets has no keys, and costs the others none."""
+        """Hash all waiting texts at once. A batch with damaged offsets has no keys; the others keep theirs."""
         if not self._waiting:
             return
         hashes, places = _hashed(self._waiting)
@@ -215,16 +215,16 @@ def unpacked(base: int, places: Numbers) -> Iterator[tuple[int, int]]:
 
 
 def _found(base: int, hashes: Numbers, places: Numbers, wanted: int) -> Iterator[tuple[int, int]]:
-    """(frame position, row) of each entry with this hash, of some that are sorted by hash."""
+    """(frame position, row) of each entry with this hash; `hashes` is sorted."""
     value = np.uint64(wanted)
     low, high = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
     return unpacked(base, places[low:high])
 
 
-def encode_keys(base: int, end: int, hashes: Numbers, places: Numbers) -> bytes:
+def encode_keys(base: int, end: int, hashes: Numbers, places: Numbers, tag: int = 0) -> bytes:
     """The key index file: header, blocks of 256 entries each with its CRC, and the first hash of each block."""
     count = len(hashes)
-    parts = [with_crc(_HEAD.pack(base, end, count))]
+    parts = [with_crc(_HEAD.pack(base, end, count, tag=tag))]
     for start in range(0, count, BLOCK_ENTRIES):
         block = hashes[start : start + BLOCK_ENTRIES].tobytes() + places[start : start + BLOCK_ENTRIES].tobytes()
         parts.append(block.ljust(BLOCK_ENTRIES * 16, b"\0") + crc32c(block).to_bytes(4, "little") + bytes(4))
@@ -232,12 +232,15 @@ def encode_keys(base: int, end: int, hashes: Numbers, places: Numbers) -> bytes:
 
 
 class Fences:
-    """What is kept in memory of a key index file: enough to find an entry with one or two reads."""
+    """The part of a key index file that is kept in memory: an entry is found with one or two reads."""
 
-    def __init__(self, read: Callable[[int, int], bytes], size_bytes: int, base: int) -> None:
+    def __init__(self, read: Callable[[int, int], bytes], size_bytes: int, base: int, tag: int = 0) -> None:
         """Read header and fences with `read(position in the file, length)`. Errors: Damaged, Unsupported."""
         self._read = read
-        own_base, self.end, self.count = _HEAD.unpack(without_crc(read(0, _HEAD_BYTES), "header"))
+        head = without_crc(read(0, _HEAD_BYTES), "header")
+        if not _HEAD.is_of(tag, head):
+            raise Damaged("it is of another folder")
+        own_base, self.end, self.count = _HEAD.unpack(head)
         self._base = base
         self._blocks = (self.count + BLOCK_ENTRIES - 1) // BLOCK_ENTRIES
         at = _HEAD_BYTES + self._blocks * BLOCK_BYTES

@@ -1,4 +1,4 @@
-"""The process beside the enode that keeps the key indexes: its work never holds up the enode's event loop.
+"""The process beside the enode that keeps the key indexes, so that its work never blocks the enode's event loop.
 
 Requests and answers are JSON, one a line, answered in order. The process ends with its input.
 """
@@ -29,11 +29,11 @@ from ortoo.enode.log.flushing.disk_work import DiskWork
 NICENESS = 10
 ANSWER_BYTES_MAX = 16 << 20
 SEARCHES_WAITING_MAX = 64
-"""They are answered one after another; who would have to wait for so many is told to come again."""
+"""Searches are answered one after another. Above this number of waiting ones they are refused with a retry time."""
 
 
 class Keys(abc.ABC):
-    """The key indexes of a store, wherever the work is done; one piece of it after another."""
+    """The key indexes of a store; their requests are executed one after another."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -65,7 +65,7 @@ class Keys(abc.ABC):
 
 
 class LocalKeys(Keys):
-    """The work is done where the store's disk work is done."""
+    """Key indexes that run where the store's disk work runs."""
 
     def __init__(self, disk: Disk, folder: Path, work: DiskWork) -> None:
         """Keep the indexes of `folder`."""
@@ -85,7 +85,7 @@ class LocalKeys(Keys):
 
 
 class KeyProcess(Keys):
-    """The work is done by a process, started when first needed and again if it died."""
+    """Key indexes in a separate process, which is started at the first request and after a crash."""
 
     def __init__(self, folder: Path) -> None:
         """Keep the indexes of `folder`, which lies on the operating system's disk."""
@@ -110,11 +110,11 @@ class KeyProcess(Keys):
             await process.wait()
 
     async def _do(self, method: str, *arguments: Any) -> Any:
-        """Ask, and once more if the process died: it keeps nothing that it cannot make anew."""
+        """Send a request, and once more if the process died, because it can rebuild all of its data."""
         line = json.dumps([method, *arguments]).encode() + b"\n"
         reply = await self._exchange(line) or await self._exchange(line)
         if not reply:
-            raise Unavailable("the key index process ends as soon as it is asked", retry_after_ms=1000)
+            raise Unavailable("the key index process ends at each request", retry_after_ms=1000)
         answer = json.loads(reply)
         if "error" in answer:
             raise Unavailable(f"the key index: {answer['error']}")
@@ -137,7 +137,7 @@ class KeyProcess(Keys):
             raise Overloaded(f"the key index process cannot be started: {error}", retry_after_ms=1000) from error
 
     async def _exchange(self, line: bytes) -> bytes:
-        """One request and its answer; empty when the process is gone."""
+        """One request and its answer; empty when the process has ended."""
         process = self._process
         if process is None or process.returncode is not None:
             process = self._process = await self._started()
@@ -175,7 +175,7 @@ def serve(search: KeySearch, line: bytes) -> bytes:
 
 def main(arguments: Sequence[str]) -> int:
     """Serve requests until the input ends. `arguments`: the store's folder."""
-    use_parents_cores()  # it would get what the enode leaves of the one that it keeps to
+    use_parents_cores()  # otherwise it would share the single core of the enode
     os.nice(NICENESS)
     own_standard_error(LineWriter(STANDARD_ERROR))
     search = KeySearch(RealDisk(), Path(arguments[0]))

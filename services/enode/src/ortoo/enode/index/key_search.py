@@ -1,7 +1,7 @@
-"""Searching messages by key or id: sealed segments by their index files, the last one by what is kept in memory.
+"""Searches messages by key or id: in sealed segments by their index files, in the last one by entries in memory.
 
-Everything here blocks and computes, so it runs beside the event loop: in a process of its own (`key_process.py`), or
-for a disk that only exists in memory, in the store's.
+All of it blocks and computes, so it runs outside the event loop. It runs in its own process (`key_process.py`), or in
+the store's for a disk in memory.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ortoo.common.errors import OrtooError
 from ortoo.common.records.batch import open_batch
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import tag_of
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
 from ortoo.enode.index.key_index import KIND_KEY, Entries, Fences, encode_keys, text_hash
@@ -22,11 +23,11 @@ from ortoo.enode.log.scan import Window, read_body, walk
 from ortoo.enode.log.segment import KEYS_SUFFIX, Segment, segment_name
 
 CANDIDATES_MAX = 4096
-"""How many hits of one hash are looked at before giving up: a key that nearly every message has is no key."""
+"""Hits of one hash that are read before a search stops; a key of nearly every message is useless for a search."""
 
 
 class Query(NamedTuple):
-    """What is looked for."""
+    """The criteria of a search."""
 
     topic_id: int
     kind: int
@@ -37,7 +38,7 @@ class Query(NamedTuple):
 
 
 class FoundMessage(NamedTuple):
-    """Where a message is."""
+    """The place of a found message."""
 
     queue_id: int
     offset: int
@@ -45,7 +46,7 @@ class FoundMessage(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """A segment, or the part of the last one that is durable."""
+    """A segment, or the durable part of the last one."""
 
     base: int
     end: int
@@ -58,7 +59,7 @@ class KeySearch:
 
     disk: Disk
     folder: Path
-    """Of the log, and of the index files that are read and written."""
+    """The folder of the log and the index files."""
     _tails: dict[int, tuple[Entries, int]] = field(default_factory=dict)
     _files: dict[int, Fences] = field(default_factory=dict)
     _segments: dict[int, Segment] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class KeySearch:
         self._open = SegmentFiles(self.disk)
 
     def follow(self, stretch: Stretch) -> None:
-        """Take in what the last segment has got since the last time; write the index file of one that gets no more."""
+        """Index the new frames of the last segment, or write the index file of a sealed one."""
         if not stretch.is_sealed:
             self._advance(stretch)
             return
@@ -76,7 +77,7 @@ class KeySearch:
         if stretch.base in self._tails or name not in self.disk.list(self.folder):
             self._advance(stretch)
             entries, _ = self._tails.pop(stretch.base)
-            data = encode_keys(stretch.base, stretch.end, *entries.sorted())
+            data = encode_keys(stretch.base, stretch.end, *entries.sorted(), tag_of(self.disk, self.folder))
             write_whole(self.disk, self.folder / name, data)
 
     def _advance(self, stretch: Stretch) -> None:
@@ -91,7 +92,7 @@ class KeySearch:
         self.close()
 
     def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
-        """The newest messages first, at most `query.limit`; `stretches` in order of position, only those existing."""
+        """The newest messages first, at most `query.limit`; `stretches` are all existing ones, in order of position."""
         for base in (self._files.keys() | self._tails.keys()) - {one.base for one in stretches}:
             self._tails.pop(base, None)
             self._files.pop(base, None)
@@ -100,7 +101,7 @@ class KeySearch:
         looked_at = 0
         for stretch in reversed(stretches):
             try:
-                # A message that says a key twice has two entries.
+                # A message with a repeated key has two entries.
                 for position, row in dict.fromkeys(reversed(self._places(stretch, wanted))):
                     looked_at += 1
                     message = self._look(query, stretch.base, position, row)
@@ -109,13 +110,13 @@ class KeySearch:
                     if len(found) >= query.limit or looked_at >= CANDIDATES_MAX:
                         return found
             except FileNotFoundError:
-                continue  # retention was faster
+                continue  # retention deleted the segment meanwhile
             finally:
                 self.close()
         return found
 
     def close(self) -> None:
-        """Close all files. Nothing stays open between two requests: an open file would keep its space on the disk."""
+        """Close all files. None stays open between two requests, because an open file would keep its disk space."""
         self._open.close()
         self._segments.clear()
 
@@ -137,7 +138,8 @@ class KeySearch:
             path = self.folder / segment_name(base, KEYS_SUFFIX)
             with closing(self.disk.open(path, writable=False)) as file:
                 size_bytes = file.size_bytes()
-            self._files[base] = Fences(partial(read_part, self.disk, path), size_bytes, base)
+            read = partial(read_part, self.disk, path)
+            self._files[base] = Fences(read, size_bytes, base, tag_of(self.disk, self.folder))
         return self._files[base]
 
     def _look(self, query: Query, base: int, position: int, row: int) -> FoundMessage | None:

@@ -1,4 +1,4 @@
-"""The survey of a segment: its queue index made from its frames alone."""
+"""The survey of a segment: builds its queue index from its frames alone."""
 
 from dataclasses import dataclass, field
 
@@ -11,23 +11,27 @@ from ortoo.enode.log.scan import Hole, Read, read_body, walk
 
 @dataclass(slots=True)
 class Survey:
-    """What a walk along a segment's headers found."""
+    """The result of a walk along a segment's headers."""
 
     rows: dict[QueueKey, Rows] = field(default_factory=dict)
     slices: list[SliceAt] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
     durable_below: int = 0
-    """The highest position that any frame knew to be on disk."""
+    """The highest `durable_below` of any frame."""
     store_open: int = 0
+    leader_epoch: int = 0
+    """The highest epoch of any frame."""
+    foreign_at: int = -1
+    """The position of the first frame with the fingerprint of another log; -1 = none."""
     stored_at_ms: int = 0
     end_position: int = 0
-    """Behind the last frame."""
+    """The end of the last frame."""
     is_ended: bool = False
-    """Whether the last frame says that the segment ends with it."""
+    """Whether the last frame has the flag that ends the segment."""
 
     @property
     def parts(self) -> IndexParts:
-        """What the segment's index is made of."""
+        """The parts of the segment's index."""
         return IndexParts(self.rows, self.slices, [(hole.position, hole.length) for hole in self.holes])
 
     def cut(self, position: int) -> None:
@@ -46,8 +50,11 @@ class Survey:
             self.end_position, self.is_ended = position, False
 
 
-def survey(read: Read, base: int, end: int) -> Survey:
-    """Walk the headers from `base` to `end`, or to the mark that ends the segment. Errors: Unsupported."""
+def survey(read: Read, base: int, end: int, log_mark: int = 0) -> Survey:
+    """Walk the headers from `base` to `end`, or to the mark that ends the segment. Errors: Unsupported.
+
+    `log_mark` is the fingerprint of the log; 0 = frames of any log are accepted.
+    """
     found = Survey(end_position=base)
     rows_by_queue = found.rows
     for one in walk(read, base, end):
@@ -56,7 +63,9 @@ def survey(read: Read, base: int, end: int) -> Survey:
             continue
         if one.durable_below > found.durable_below:
             found.durable_below = one.durable_below
-        found.store_open = one.store_open
+        found.store_open, found.leader_epoch = one.store_open, one.leader_epoch
+        if found.foreign_at < 0 and not one.is_of(log_mark):
+            found.foreign_at = one.position
         if one.stored_at_ms > found.stored_at_ms:
             found.stored_at_ms = one.stored_at_ms
         found.end_position = one.end_position
@@ -69,7 +78,7 @@ def survey(read: Read, base: int, end: int) -> Survey:
                 one.first_offset, one.item_count, one.position, one.prefix_length + one.length, one.stored_at_ms
             )  # fmt: skip
         elif one.kind == Kind.CHECKPOINT:
-            # A body may be missing although its header arrived: nothing of it is believed before its CRC is checked.
+            # A body may be missing although its header was written, so its CRC is checked before use.
             try:
                 part = decode_slice(read_body(read, one)[one.prefix_length :])
             except BadFrame as error:
@@ -83,9 +92,9 @@ def survey(read: Read, base: int, end: int) -> Survey:
 
 
 def survey_sealed(read: Read, base: int, file_end: int, next_base: int) -> Survey:
-    """The survey of a segment that must end exactly where the next one begins; a missing rest is a hole.
+    """The survey of a segment that must end exactly at the begin of the next one; a missing rest is a hole.
 
-    `file_end` is the position where its file ends, which is earlier when the file was cut short.
+    `file_end` is the position of the file's end, which is earlier if the file was cut short.
     """
     found = survey(read, base, min(file_end, next_base))
     if found.end_position < next_base:
@@ -98,10 +107,10 @@ def survey_sealed(read: Read, base: int, file_end: int, next_base: int) -> Surve
 
 
 def find_cut(found: Survey, read: Read, base: int, limit: int) -> int:
-    """Where the log of a crashed store ends, given the survey of its last segment.
+    """The end of the log of a crashed store, from the survey of its last segment.
 
-    Below the highest `durable_below` that any whole frame states, every byte was on disk once: what is bad there is
-    damage and stays. From there on nothing was acknowledged behind the first bad frame: the log is cut at it.
+    Below the highest `durable_below` of any whole frame every byte was on disk, so bad bytes there are damage and stay.
+    From there on no frame behind the first bad one was acknowledged, so the log is truncated at it.
     """
     durable = max(base, min(found.durable_below, limit))
     start = durable

@@ -1,5 +1,5 @@
-"""The log: frames in segments, how they get there, how they are found again.
+"""The log: writes frames into segments, and reads them.
 
-In: batches and state changes. Out: positions, and frames whose bytes were checked. Every room above may import it; it
-knows `disk` and `changes` alone.
+It takes batches and state changes, and returns positions and verified frames. Every package above may import it. It
+imports only `disk` and `changes`.
 """

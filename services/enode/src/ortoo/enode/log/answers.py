@@ -1,4 +1,4 @@
-"""What the store answers: plain values, none of which refers to the store."""
+"""Answers of the store: plain values without references to the store."""
 
 from dataclasses import dataclass, field
 
@@ -18,33 +18,33 @@ class TopicCopy:
     version: int
     """Grows with every change; an older copy never replaces a newer one of the same directory."""
     directory_id: str = ""
-    """Of the name servers that said so last; empty = that was before directories had ids."""
+    """The directory of the name servers that sent this copy; empty = older than directory ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where a batch was stored."""
+    """The place of a stored batch."""
 
     first_offset: int
     stored_at_ms: int
     flush_mode: FlushMode
-    """SYNC = it is on disk."""
+    """SYNC = the batch is on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Whole batches in offset order; the first may start before the offset asked for."""
+    """Whole batches in offset order; the first may start before the requested offset."""
 
     batches: tuple[StoredBatch, ...]
     next_offset: int
-    """Where to read next: the end of the last batch, or the offset asked for when there is none."""
+    """The offset to read next: the end of the last batch, or the requested offset without batches."""
     end_offset: int
-    """The queue's next offset to be stored, as far as readers may see."""
+    """The queue's end offset that is visible to readers."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """What one queue holds: offsets from `begin_offset` to `end_offset`, exclusive."""
+    """The offsets of one queue, from `begin_offset` to `end_offset`, exclusive."""
 
     queue_id: int
     begin_offset: int
@@ -67,7 +67,7 @@ class Damage:
 
     file: str
     position: int
-    """Where in the log; the place in the file is this minus the number in the file's name."""
+    """The log position; the place in the file is this minus the number in the file's name."""
     length_bytes: int
     reason: str
     queues: tuple[DamagedQueue, ...] = ()
@@ -88,7 +88,7 @@ class StoreDescription:
     store_open_number: int
     writable: bool
     reason: str
-    """Why appends are refused; empty when they are not."""
+    """The reason why appends are refused; empty if they are accepted."""
     damages: tuple[Damage, ...] = ()
     counters: dict[str, int] = field(default_factory=dict)
     """Running totals by name, for metrics: appends, appended_bytes, flushes, fetches, cache_hits and others."""

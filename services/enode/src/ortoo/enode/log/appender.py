@@ -1,4 +1,4 @@
-"""The writing end of the log: positions, segments, flush groups. It belongs to the event loop."""
+"""The writing end of the log: assigns positions, segments and flush groups. It belongs to the event loop."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ CHANGES_BYTES_MAX = 1 << 20
 
 @dataclass(kw_only=True, eq=False)
 class Appender(Flusher):
-    """Accepts frames, gives them their positions and sees to it that they become durable in that order."""
+    """Accepts frames, assigns their positions and makes them durable in that order."""
 
     def __post_init__(self) -> None:
-        """Nothing is on its way yet."""
+        """Start without accepted frames."""
         super().__post_init__()
         self._room_lock = asyncio.Lock()
         self._room_waiting = 0
@@ -39,7 +39,7 @@ class Appender(Flusher):
     # room
 
     def fits(self, length: int) -> bool:
-        """Whether a frame with so many bytes of prefix and payload can be appended now, without waiting."""
+        """Whether a frame with `length` bytes of prefix and payload can be appended now, without waiting."""
         return not self._room_waiting and self._has_room(frame_bytes(length))
 
     def _has_room(self, needed: int) -> bool:
@@ -48,7 +48,7 @@ class Appender(Flusher):
         return self.appended_position + needed + HEADER_BYTES <= self.active.limit
 
     async def make_room(self, length: int, *, is_state: bool) -> None:
-        """Wait for room for a frame; in turn, so that appends keep their order. Room is there until the next await.
+        """Wait for room for a frame, in turn, so that appends keep their order. The room lasts until the next await.
 
         Errors: Overloaded when the disk is full, Unavailable when it failed.
         """
@@ -80,32 +80,38 @@ class Appender(Flusher):
     def check_load(self, length: int) -> None:
         """Refuse a frame that cannot be stored now.
 
-        Errors: Unavailable when the disk failed; Overloaded when it is full or no file can be opened (NOT_TAKEN_FIELD),
-        or too much waits.
+        Errors: Unavailable (disk failed), Moved. Overloaded (disk full or no file can be opened, with NOT_TAKEN_FIELD,
+        or too much waits).
         """
         if self.failure:
             raise Unavailable(f"{self.failure}: {UNTIL_OPENED}", field=NOT_TAKEN_FIELD)
         if self.alone:
             raise Moved(self.alone)
+        self.check_barred()
         if reason := self.full or self.starved:
             raise Overloaded(reason, field=NOT_TAKEN_FIELD, retry_after_ms=self.settings.disk_check_interval_ms)
         if self.pending_bytes + length > self.settings.pending_bytes_max:
             raise Overloaded(f"{self.pending_bytes} bytes wait for the disk", retry_after_ms=50)
 
+    def check_barred(self) -> None:
+        """Errors: Unavailable (NOT_TAKEN_FIELD) while this may not be the registered store of the enode."""
+        if self.barred:
+            raise Unavailable(self.barred, field=NOT_TAKEN_FIELD, retry_after_ms=1000)
+
     def _roll(self, segment: Segment) -> None:
-        """End the active segment with a mark and go on in the next, a spare one."""
+        """End the active segment with a mark and continue in the next, a spare one."""
         self.close_changes()
         self.append_mark(Flag.SEGMENT_END)
         self.end_segment(segment)
 
-    # accepting; the caller made sure of room
+    # accepting; the caller has made room
 
     def append_batch(
         self, header: FrameHeader, batch: SealedBatch, queue: object, prefix: bytes, changes: tuple[Change, ...]
     ) -> None:
-        """Accept a messages frame that `header` describes; its position is the appended position.
+        """Accept a messages frame with this `header`; its position is the appended position.
 
-        `prefix` is `changes` encoded: what happens together with the batch.
+        `prefix` is the encoding of `changes`, which are stored together with the batch.
         """
         body = (prefix, batch.records) if prefix else (batch.records,)
         self._append(Entry(header, batch, changes, queue), body)
@@ -115,18 +121,18 @@ class Appender(Flusher):
         self._append(Entry(self._header(Kind.MARK, flags=flags)), ())
 
     def append_word(self, kind: Kind, payload: bytes) -> None:
-        """Accept a frame that members say something with: epoch, members, begin."""
+        """Accept a frame of the replication protocol: epoch, members or begin."""
         self._append(Entry(self._header(kind, payload=payload)), (payload,) if payload else ())
 
     def append_copy(self, entry: Entry, frame: Buffer) -> None:
-        """Accept a frame as the leader wrote it, which lies at the appended position there as well."""
+        """Accept the leader's frame at the appended position, which is its position in the leader's log, too."""
         header = entry.header
         self.stored_at_ms, self.store_open, self.epoch = header.stored_at_ms, header.store_open, header.leader_epoch
         self.active.limit = max(self.active.limit, header.end_position)
         self._place(entry, (frame,), is_copy=True)
 
     def end_segment(self, segment: Segment) -> None:
-        """Go on in `segment`, a spare one: the frame that was accepted last ends the active one."""
+        """Continue in `segment`, a spare one, because the last accepted frame ends the active one."""
         full = self.active
         full.end, full.last_stored_at_ms = self.appended_position, self.stored_at_ms
         segment.begin_at(self.appended_position)
@@ -140,9 +146,9 @@ class Appender(Flusher):
         self._append(Entry(header, slice_at=part.at(header.position)), (payload,))
 
     def append_changes(self, changes: Sequence[Change], encoded: Sequence[bytes], waiter: asyncio.Future[Any]) -> None:
-        """Accept state changes that belong together, behind all that wait; those of one flush share frames.
+        """Accept state changes that belong together, after all waiting ones; those of one flush share frames.
 
-        `waiter` gets None when all are durable. There was room for `changes_room` of them.
+        `waiter` gets None when all are durable. The caller has made room for `changes_room`.
         """
         for number, (change, data) in enumerate(zip(changes, encoded, strict=True), 1):
             waiting = self._changes
@@ -156,12 +162,12 @@ class Appender(Flusher):
 
     @staticmethod
     def changes_room(encoded: Sequence[bytes]) -> int:
-        """The payload length to ask room for, for all of these changes: as one frame, or as many as they need."""
+        """The payload length of these changes for `make_room`, in as many frames as they need."""
         length = sum(map(len, encoded))
         return HEAD_BYTES + length + length // CHANGES_BYTES_MAX * (frame_bytes(HEAD_BYTES) + ALIGNMENT_BYTES)
 
     def next_stored_at_ms(self) -> int:
-        """The time to stamp the next frame with; never goes back."""
+        """The time stamp of the next frame; never decreases."""
         now = self.clock.now_ms()
         if now > self.stored_at_ms:
             self.stored_at_ms = now
@@ -174,6 +180,7 @@ class Appender(Flusher):
             durable_below=self.durable_position,
             store_open=self.store_open,
             leader_epoch=self.epoch,
+            producer_id=self.log_mark,
             stored_at_ms=self.next_stored_at_ms(),
             flags=flags,
             length=len(payload),
@@ -205,7 +212,7 @@ class Appender(Flusher):
         self._quiet.clear()
 
     def close_changes(self) -> None:
-        """Put the changes that wait into one state frame."""
+        """Put the waiting changes into one state frame."""
         waiting = self._changes
         if not waiting.changes:
             return

@@ -1,4 +1,4 @@
-"""Checkpoints: the whole state written into the log in slices, so that the segments before may go."""
+"""Checkpoints: the whole state written into the log in slices, so that earlier segments may be deleted."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -17,14 +17,14 @@ class Slice(NamedTuple):
     """One frame's worth of a checkpoint."""
 
     checkpoint_id: int
-    """The position at which the checkpoint was begun."""
+    """The position at which the checkpoint began."""
     number: int
     total: int
-    """How many slices there are; 0 in all but the last, which alone knows."""
+    """The number of slices in the last slice; 0 in all others."""
     fold_from: int
-    """Where folding must go on to arrive at the present: no slice is older."""
+    """The position from which later frames must be folded; no slice is older."""
     as_of: int
-    """Up to which position this slice's part of the state is folded."""
+    """The position up to which this slice's part of the state is folded."""
     changes: bytes
     """Encoded as in a state frame."""
 
@@ -33,7 +33,7 @@ class Slice(NamedTuple):
         return _SLICE.pack(VERSION, 0, *self[:-1]) + self.changes
 
     def at(self, position: int) -> SliceAt:
-        """What the queue index remembers of it."""
+        """The entry of the queue index for it."""
         return SliceAt(position, self.checkpoint_id, self.number, self.total, self.fold_from)
 
 
@@ -41,14 +41,14 @@ def decode_slice(payload: bytes) -> Slice:
     """Read one slice. Errors: Unsupported when it is newer."""
     version, _, *numbers = _SLICE.unpack_from(payload)
     if version != VERSION:
-        raise Unsupported(f"checkpoint of version {version}; this process knows {VERSION}: upgrade it")
+        raise Unsupported(f"checkpoint of version {version}; this process supports {VERSION}: upgrade it")
     return Slice._make((*numbers, payload[_SLICE.size :]))
 
 
 def cut_slices(encoded: Iterable[bytes], slice_bytes: int) -> Iterator[tuple[bytes, bool]]:
     """Gather encoded changes into payloads of about `slice_bytes`; each with whether it is the last.
 
-    Drawing lazily is what keeps a slice short: nothing is encoded before the slice before is on its way.
+    Changes are drawn lazily: a slice is encoded only after the previous one was taken.
     """
     part: list[bytes] = []
     size = 0
@@ -62,7 +62,7 @@ def cut_slices(encoded: Iterable[bytes], slice_bytes: int) -> Iterator[tuple[byt
 
 
 def complete_checkpoints(slices: Iterable[SliceAt]) -> list[tuple[SliceAt, ...]]:
-    """The slices of each checkpoint that is all there, in order; the newest checkpoint first."""
+    """The slices of each complete checkpoint, in order; the newest checkpoint first."""
     found: dict[int, dict[int, SliceAt]] = {}
     for one in slices:
         found.setdefault(one.checkpoint_id, {})[one.number] = one

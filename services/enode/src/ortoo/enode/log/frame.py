@@ -1,4 +1,4 @@
-"""The frame: a batch or a record of the state as it lies in the log. docs/formats/log.md shows this table."""
+"""The frame: a batch or state record in the log. docs/formats/log.md shows this table."""
 
 import enum
 import struct
@@ -13,11 +13,11 @@ VERSION = 1
 ALIGNMENT_BYTES = 64
 
 PAYLOAD_BYTES_MAX = 16 << 20
-"""A longer payload is not believed, whatever the header's CRC says."""
+"""A frame with a longer payload is treated as damaged, even if the header's CRC matches."""
 
 
 class Kind(enum.IntEnum):
-    """What a frame is."""
+    """The kind of a frame."""
 
     MESSAGES = 1
     STATE = 2
@@ -26,13 +26,13 @@ class Kind(enum.IntEnum):
     EPOCH = 5
     """A leader's first frame."""
     MEMBERS = 6
-    """Who the members are from here on."""
+    """The replicas from this frame on."""
     BEGIN = 7
-    """Up to where everybody deletes."""
+    """The position below which every replica deletes the log."""
 
 
 class Flag(enum.IntFlag):
-    """What else a frame says. A reader refuses a set bit it does not know."""
+    """Flags of a frame. A reader refuses an unknown set bit."""
 
     SEGMENT_END = 1
     OPENED = 2
@@ -58,9 +58,7 @@ class FrameHeader(NamedTuple):
     durable_below: Annotated[
         int, "Q", "every byte of the log before this position was on disk when the frame was written"
     ] = 0
-    leader_epoch: Annotated[
-        int, "Q", "of the leader that wrote it; 0 of an enode with one member; never falls along the log"
-    ] = 0
+    leader_epoch: Annotated[int, "Q", "of the leader that wrote it, 0 with one replica; never falls along the log"] = 0
     store_open: Annotated[int, "I", "counts the openings of the leader's store; never falls along an epoch"] = 0
     flags: Annotated[
         int, "I", "bit 0 last frame of its segment, bit 1 first frame after an opening, bit 2 clean stop"
@@ -76,8 +74,10 @@ class FrameHeader(NamedTuple):
     item_count: Annotated[int, "I", "messages in the payload; state changes in a state frame"] = 0
     first_offset: Annotated[int, "q", "offset of the first message"] = 0
     stored_at_ms: Annotated[int, "q", "wall clock, but never smaller than that of the frame before"] = 0
-    producer_id: Annotated[int, "Q", "0 = not idempotent"] = 0
-    first_sequence: Annotated[int, "Q", "how many messages the producer sent to this queue before"] = 0
+    producer_id: Annotated[
+        int, "Q", "of a messages frame, 0 = not idempotent; of other frames the fingerprint of the log, 0 = unknown"
+    ] = 0
+    first_sequence: Annotated[int, "Q", "number of messages that the producer sent to this queue before"] = 0
     min_deliver_at_ms: Annotated[int, "q", "0 = at once"] = 0
     max_deliver_at_ms: Annotated[int, "q", "0 = at once"] = 0
     inflated_bytes: Annotated[int, "I", "bodies after decompression"] = 0
@@ -85,7 +85,7 @@ class FrameHeader(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int]:
-        """What never falls along the log: a frame with a lower one behind a higher is stale."""
+        """The order of frames, which never falls along the log: a frame after one with a higher order is stale."""
         return self.leader_epoch, self.store_open
 
     @property
@@ -103,6 +103,10 @@ class FrameHeader(NamedTuple):
         """The offset after the last message."""
         return self.first_offset + self.item_count
 
+    def is_of(self, log_mark: int) -> bool:
+        """Whether the frame may belong to the log with this fingerprint. 0, on either side, matches any."""
+        return self.kind == Kind.MESSAGES or log_mark == 0 or self.producer_id in (0, log_mark)
+
     def batch(self, records: bytes) -> SealedBatch:
         """The batch of a messages frame, with these bytes."""
         return SealedBatch(
@@ -110,7 +114,7 @@ class FrameHeader(NamedTuple):
         )
 
     def encoded(self) -> bytes:
-        """The header's bytes, with its CRC made anew."""
+        """The header's bytes, with a new CRC."""
         checked = HEADER.pack(*self)[:_CHECKED_BYTES]
         return checked + crc32c(checked).to_bytes(4, "little")
 
@@ -126,7 +130,7 @@ _DURABLE_BELOW_AT = 16
 
 
 def frame_bytes(payload_bytes: int) -> int:
-    """How much of the log a frame takes with so many bytes of prefix and payload."""
+    """Bytes of a frame in the log with this number of bytes of prefix and payload."""
     return (HEADER_BYTES + payload_bytes + ALIGNMENT_BYTES - 1) // ALIGNMENT_BYTES * ALIGNMENT_BYTES
 
 
@@ -138,10 +142,10 @@ def with_durable_below(encoded: bytes, durable_below: int) -> bytes:
 
 
 class BadFrame(ValueError):
-    """These bytes are not a whole frame of this position; the message says why."""
+    """The bytes are not a whole frame of this position; the message has the reason."""
 
     def __init__(self, reason: str, length_bytes: int = HEADER_BYTES) -> None:
-        """So many bytes are bad, as far as one can tell."""
+        """`length_bytes` is the apparent number of bad bytes."""
         super().__init__(reason)
         self.length_bytes = length_bytes
 
@@ -149,8 +153,8 @@ class BadFrame(ValueError):
 def decode_header(data: bytes, position: int) -> FrameHeader:
     """Read the header that should lie at `position` of the log; `data` begins with it.
 
-    Errors: BadFrame when the bytes are something else, damaged or stale; Unsupported when they are whole, but of a
-    version, kind or flag that this process does not know.
+    Errors: BadFrame when the bytes are not a frame, damaged or stale. Unsupported for a whole frame with a version,
+    kind or flag that this process does not support.
     """
     if len(data) < HEADER_BYTES:
         raise BadFrame(f"only {len(data)} bytes are left, a header has {HEADER_BYTES}")
@@ -164,7 +168,7 @@ def decode_header(data: bytes, position: int) -> FrameHeader:
     if header.version != VERSION or header.kind not in _KINDS or header.flags & _FLAGS_UNKNOWN or header.codec:
         raise Unsupported(
             f"frame at position {position}: version {header.version}, kind {header.kind}, codec {header.codec}, flags "
-            f"{header.flags:#x}; this process knows version {VERSION}: upgrade it"
+            f"{header.flags:#x}; this process supports version {VERSION}: upgrade it"
         )
     if header.prefix_length + header.length > PAYLOAD_BYTES_MAX:
         raise BadFrame(f"{header.length} bytes of payload, more than a frame may have")
@@ -172,7 +176,7 @@ def decode_header(data: bytes, position: int) -> FrameHeader:
 
 
 def body_problem(header: FrameHeader, body: bytes | memoryview) -> str:
-    """Why `body` (prefix and payload) is not what the header promises; empty when it is."""
+    """The difference between `body` (prefix and payload) and the header's lengths and CRCs; empty if it matches."""
     if len(body) != header.prefix_length + header.length:
         return f"{len(body)} of {header.prefix_length + header.length} bytes are there"
     if header.prefix_length and crc32c(body[: header.prefix_length]) != header.prefix_crc:

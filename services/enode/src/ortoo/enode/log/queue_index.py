@@ -1,6 +1,6 @@
-"""The queue index of one segment as bytes: which batches of which queues lie where. docs/formats/log.md has the tables.
+"""The queue index of one segment as bytes: the positions of the batches by queue. docs/formats/log.md has the tables.
 
-The file is a cache: it is made anew from the segment when it is missing or damaged.
+The file is a cache, which is rebuilt from the segment when it is missing or damaged.
 """
 
 import struct
@@ -16,12 +16,13 @@ HEAD_BYTES = _HEAD.size + CRC_BYTES
 _QUEUE = struct.Struct("<QIIqqqqQII")
 _SLICE = struct.Struct("<QQIIQ")
 _HOLE = struct.Struct("<QQ")
+_NUMBER = struct.Struct("<q")
 
 QueueKey = tuple[int, int]
 
 
 class QueueEntry(NamedTuple):
-    """Where the rows of one queue lie in the index file, and what they cover."""
+    """The place of one queue's rows in the index file, and the offsets and times that they cover."""
 
     topic_id: int
     queue_id: int
@@ -35,7 +36,7 @@ class QueueEntry(NamedTuple):
 
     @classmethod
     def of(cls, key: QueueKey, rows: Rows, block_at: int = 0, block_crc: int = 0) -> "QueueEntry":
-        """What some rows cover; where they lie is said once there is a file."""
+        """The entry of some rows; their place is known only when there is a file."""
         times = rows.stored_at_ms
         return cls(*key, len(rows), rows.begin_offset, rows.end_offset, times[0], times[-1], block_at, block_crc)
 
@@ -43,6 +44,11 @@ class QueueEntry(NamedTuple):
     def block_bytes(self) -> int:
         """Length of the rows in the file."""
         return self.row_count * ROW_BYTES
+
+    def last_position(self, data: bytes) -> int:
+        """The position of the last batch, from the bytes of the whole index."""
+        positions_at = self.block_at + self.row_count * _NUMBER.size
+        return int(_NUMBER.unpack_from(data, positions_at + (self.row_count - 1) * _NUMBER.size)[0])
 
 
 class SliceAt(NamedTuple):
@@ -52,13 +58,13 @@ class SliceAt(NamedTuple):
     checkpoint_id: int
     number: int
     total: int
-    """How many slices the checkpoint has; 0 in all but the last."""
+    """The number of slices of the checkpoint; 0 in all but the last."""
     fold_from: int
 
 
 @dataclass(slots=True, eq=False)
 class IndexParts:
-    """What the index of a segment is made of."""
+    """The parts of a segment's index."""
 
     rows: dict[QueueKey, Rows] = field(default_factory=dict)
     slices: list[SliceAt] = field(default_factory=list)
@@ -68,7 +74,7 @@ class IndexParts:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is known about a segment without its rows."""
+    """The index of a segment without its rows."""
 
     base: int
     end: int
@@ -79,8 +85,10 @@ class Contents:
     """(position, length) of damaged places found when the index was made."""
 
 
-def encode_index(base: int, end: int, last_stored_at_ms: int, parts: IndexParts) -> tuple[Contents, bytes]:
-    """The index file of a segment, and its contents as a reader will find them."""
+def encode_index(
+    base: int, end: int, last_stored_at_ms: int, parts: IndexParts, tag: int = 0
+) -> tuple[Contents, bytes]:
+    """The index file of a segment, with the tag of its folder, and the contents that a reader decodes from it."""
     keys = sorted(key for key, rows in parts.rows.items() if len(rows))
     slices, holes = tuple(parts.slices), tuple(parts.holes)
     block_at = HEAD_BYTES + len(keys) * _QUEUE.size + len(slices) * _SLICE.size + len(holes) * _HOLE.size + CRC_BYTES
@@ -92,7 +100,7 @@ def encode_index(base: int, end: int, last_stored_at_ms: int, parts: IndexParts)
         entries.append(QueueEntry.of(key, rows, block_at, crc32c(block)))
         blocks.append(block)
         block_at += len(block)
-    head = _HEAD.pack(base, end, last_stored_at_ms, len(keys), len(slices), len(holes), sum(map(len, blocks)))
+    head = _HEAD.pack(base, end, last_stored_at_ms, len(keys), len(slices), len(holes), sum(map(len, blocks)), tag=tag)
     table = [_QUEUE.pack(*one, 0) for one in entries]
     table += [_SLICE.pack(*one) for one in slices]
     table += [_HOLE.pack(*one) for one in holes]
@@ -101,16 +109,21 @@ def encode_index(base: int, end: int, last_stored_at_ms: int, parts: IndexParts)
 
 
 def tables_bytes(head: bytes) -> int:
-    """How much of the file, from its start, `decode_contents` needs. Errors: Damaged, Unsupported."""
+    """The length of the file's begin that `decode_contents` needs. Errors: Damaged, Unsupported."""
     *_, queues, slices, holes, _ = _checked_head(head)
     return HEAD_BYTES + queues * _QUEUE.size + slices * _SLICE.size + holes * _HOLE.size + CRC_BYTES
 
 
-def decode_contents(data: bytes, base: int) -> Contents:
-    """Read everything but the rows. Errors: Damaged when the bytes are bad or of another segment; Unsupported."""
+def decode_contents(data: bytes, base: int, tag: int = 0) -> Contents:
+    """Read everything but the rows.
+
+    Errors: Unsupported. Damaged when the bytes are bad, of another segment or of another folder.
+    """
     own_base, end, last_stored_at_ms, queues, slices, _, _ = _checked_head(data)
     if own_base != base:
         raise Damaged(f"an index of the segment at {own_base}")
+    if not _HEAD.is_of(tag, data):
+        raise Damaged("an index of another folder")
     tables = without_crc(data[HEAD_BYTES : tables_bytes(data)], "tables")
     at_slices = queues * _QUEUE.size
     at_holes = at_slices + slices * _SLICE.size

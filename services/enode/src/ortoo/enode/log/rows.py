@@ -8,7 +8,7 @@ ROW_BYTES = 32
 
 
 class Rows:
-    """Batches of one queue in one segment, in offset order. Loaded and fresh rows look the same."""
+    """Batches of one queue in one segment, in offset order. Loaded and new rows have the same form."""
 
     __slots__ = ("counts", "first_offsets", "lengths", "positions", "stored_at_ms")
 
@@ -33,7 +33,7 @@ class Rows:
 
     @property
     def bytes(self) -> int:
-        """About how much memory the rows take."""
+        """Approximate memory of the rows."""
         return len(self.first_offsets) * ROW_BYTES + 500
 
     @property
@@ -58,7 +58,7 @@ class Rows:
         return self.first_offsets[at], self.counts[at], self.positions[at], self.lengths[at]
 
     def fitting(self, row: int, bytes_max: int) -> int:
-        """The row behind those from `row` on that follow one another and fit `bytes_max` together; one always does."""
+        """The end of the rows from `row` on without gaps that fit `bytes_max` together; at least one row."""
         total, expected = 0, -1
         for at in range(row, len(self)):
             total += self.lengths[at]
@@ -73,7 +73,7 @@ class Rows:
 
     @property
     def columns(self) -> "tuple[array[int], ...]":
-        """All of them, in the order of the index file."""
+        """All columns, in the order of the index file."""
         return self.first_offsets, self.positions, self.stored_at_ms, self.counts, self.lengths
 
     def cut(self, position: int) -> None:
@@ -88,7 +88,7 @@ class Rows:
 
     @classmethod
     def decoded(cls, data: builtins.bytes) -> "Rows":
-        """Read what `encoded` wrote."""
+        """Read the bytes of `encoded`."""
         rows = cls()
         count = len(data) // ROW_BYTES
         at = 0

@@ -1,4 +1,4 @@
-"""Walking along the frames of a segment, and finding the way again behind damaged bytes."""
+"""Walks along the frames of a segment, and finds the next frame behind damaged bytes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Hole:
 
     @property
     def end_position(self) -> int:
-        """Where frames go on, or where the scan ended."""
+        """The position of the next frame, or the end of the scan."""
         return self.position + self.length
 
 
@@ -52,7 +52,7 @@ class Window:
         return self._data[at : at + length]
 
     def find_magic(self, position: int) -> int:
-        """The next aligned place from `position` on where a frame's magic number stands; -1 if there is none."""
+        """The next aligned position from `position` on with a frame's magic number; -1 if there is none."""
         while position < self.end:
             is_here = self._start <= position < self._start + len(self._data)
             if not is_here and not self.bytes_at(position, ALIGNMENT_BYTES):
@@ -73,9 +73,9 @@ def walk(
 ) -> Iterator[FrameHeader | Hole]:
     """All frames from `start` to `end`, and between them the holes, whose bytes are no frames.
 
-    Headers are always checked; bodies only of frames at `bodies_from` and later (None = never), and a frame with a bad
-    body is a hole. Whoever wants the bodies too gives the `window` that both are then read through. Stale frames, of an
-    earlier epoch or opening than one before them, end in a hole too.
+    Headers are always checked; bodies only of frames at `bodies_from` and later (None = never). A frame with a bad
+    body is a hole. A caller that also reads bodies passes its own `window`, so that both are read through it. A stale
+    frame, of an earlier epoch or opening than one before it, is also in a hole.
     Errors: Unsupported for whole frames of another version.
     """
     window = window or Window(read, end)
@@ -109,7 +109,7 @@ def walk(
 
 
 def read_body(read: Read, header: FrameHeader) -> bytes:
-    """Prefix and payload of a frame. Errors: BadFrame when they are not what the header promises."""
+    """Prefix and payload of a frame. Errors: BadFrame when they do not match the header."""
     body = read(header.position + HEADER_BYTES, header.prefix_length + header.length)
     if problem := body_problem(header, body):
         raise BadFrame(problem, header.frame_bytes)

@@ -1,4 +1,4 @@
-"""Segments: the files that the log consists of, each named by the position of its first byte."""
+"""Segments: the files of the log, each named by the position of its first byte."""
 
 import re
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ def bases(names: list[str], suffix: str = SUFFIX) -> list[int]:
 
 
 def remove_below(disk: Disk, folder: Path, position: int) -> int:
-    """Remove the segments that begin below `position`, oldest first, with their index files; return how many went.
+    """Remove the segments that begin below `position`, oldest first, with their index files; the number of files.
 
-    The record of the log's beginning says that they are gone, so a left-over is harmless. Errors: OSError for the first
-    file that cannot be removed; whoever calls again goes on there.
+    The record of the log's begin is already beyond them, so a left-over is harmless. Errors: OSError for the first
+    file that cannot be removed. The next call continues there.
     """
     gone = [
         (base, suffix)
@@ -52,20 +52,20 @@ def remove_below(disk: Disk, folder: Path, position: int) -> int:
 class Segment:
     """One file of the log.
 
-    It is read through the store's cache of open files, without the right to write. What is written goes through a
-    descriptor of its own, which stays open as long as the log may grow in this segment.
+    It is read through the store's cache of open files, without write access. It is written through a separate
+    descriptor, which stays open as long as the log may grow in this segment.
     """
 
     files: SegmentFiles
     folder: Path
     base: int
-    """The log position of its first byte; 0 of a spare one."""
+    """The log position of its first byte; 0 for a spare one."""
     limit: int
-    """The log position where it ends at the latest."""
+    """The highest log position at which it can end."""
     source: Path | None = None
-    """The spare file that becomes it when it is written first."""
+    """The spare file that becomes this segment at its first write."""
     end: int | None = None
-    """Where the next segment begins; None while this one is the last."""
+    """The begin of the next segment; None while this one is the last."""
     last_stored_at_ms: int = 0
     retired: bool = False
     _reading: ReadFile = field(init=False)
@@ -128,7 +128,7 @@ class Segment:
         return self._reading.read(position - self.base, length)
 
     def read_ahead(self, position: int, length: int) -> None:
-        """Say which bytes of the log are read soon. Errors: OSError, NoDescriptor."""
+        """Announce bytes of the log that are read soon. Errors: OSError, NoDescriptor."""
         self._reading.read_ahead(position - self.base, length)
 
     def size_bytes(self) -> int:
@@ -136,12 +136,12 @@ class Segment:
         return self._reading.size_bytes()
 
     def retire(self) -> None:
-        """Let no descriptor stay open: its readers close it when they are done."""
+        """Keep no descriptor open; the file is closed when its last reader is done."""
         self.retired = True
         self._reading.retire()
         self.stop_writing()
 
 
 def holding(segments: Sequence[Segment], position: int) -> Segment | None:
-    """The one of some segments, in order of position, that has a position in it, or behind it if it is the last."""
+    """The segment that contains a position, or the last one if it is behind all; segments are in order of position."""
     return next((one for one in reversed(segments) if one.base <= position), None)

@@ -1,4 +1,4 @@
-"""Spare segments: space is reserved before anything is accepted that needs it, so a full disk is met early."""
+"""Spare segments: space is reserved before frames for it are accepted, so a full disk is detected early."""
 
 import contextlib
 import errno
@@ -13,7 +13,7 @@ from ortoo.enode.log.segment import SPARE_SUFFIX, Segment
 
 @dataclass(eq=False)
 class Spares:
-    """Makes spare segments, files of zeros that are synced; keeps one of the usual size ahead."""
+    """Makes spare segments, which are synced files of zeros, and keeps one of the usual size ready."""
 
     files: SegmentFiles
     folder: Path
@@ -21,14 +21,14 @@ class Spares:
     segment_bytes: int
     """The usual size."""
     headroom_bytes: int
-    """What is left free on the disk unless a record of the state needs it."""
+    """Free space that is reserved for state records."""
     _ready: list[Segment] = field(default_factory=list)
-    """The one that was made ahead, those whose takers were called off before they had them, or gave them back."""
+    """Spares that were made ahead, or were returned or not fetched by a cancelled caller."""
     _number: int = 0
     _making: bool = False
 
     async def prepare(self) -> bool:
-        """Make a spare ahead of need; return whether one is there. A full disk is not an error yet."""
+        """Make a spare ahead of need; whether one is ready. A full disk is not an error yet."""
         if self._fitting(self.segment_bytes) is not None:
             return True
         if self._making:
@@ -60,23 +60,23 @@ class Spares:
         return spare
 
     async def begun(self, position: int) -> Segment:
-        """A segment that begins at a log position and has its name. Errors: as `take`; OSError."""
+        """A segment that begins at a log position and has its name. Errors: OSError, and as `take`."""
         segment = await self.take(self.segment_bytes, is_state=True)
         segment.begin_at(position)
         await self.work.run(segment.install)
         return segment
 
     async def room_bytes(self) -> int:
-        """How much can still be written behind the active segment: spares, and what the disk has left."""
+        """Bytes that can be written behind the active segment: spares and the free space of the disk."""
         ready_bytes = sum(one.limit for one in self._ready)
         return ready_bytes + await self.work.run(self.files.disk.free_bytes, self.folder)
 
     def give_back(self, spare: Segment) -> None:
-        """It is not needed after all."""
+        """Return an unused spare."""
         self._ready.append(spare)
 
     def close(self) -> None:
-        """Remove the spares that were not needed; what cannot be removed is, by the next start."""
+        """Remove unused spares; the next start removes those that could not be removed."""
         for spare in self._ready:
             spare.retire()
             with contextlib.suppress(OSError):
@@ -87,11 +87,11 @@ class Spares:
         return next((one for one in self._ready if one.limit >= size_bytes), None)
 
     def _make(self, size_bytes: int, headroom_bytes: int) -> None:
-        """One more that is ready: for who asked for it, or for the next one if that is called off meanwhile."""
+        """Make one more ready spare, for the caller, or for the next one if the caller is cancelled meanwhile."""
         if self.files.disk.free_bytes(self.folder) < size_bytes + headroom_bytes:
             raise Overloaded(
-                f"the disk is full: a segment needs {size_bytes} bytes beside {headroom_bytes} of headroom; free some "
-                "or shorten retention",
+                f"the disk is full: a segment needs {size_bytes} bytes beside {headroom_bytes} of headroom. Free some "
+                "space or shorten retention",
                 retry_after_ms=1000,
             )
         self._number += 1

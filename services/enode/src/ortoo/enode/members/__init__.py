@@ -1,5 +1,5 @@
-"""Which bytes of the log are committed, and who leads: the replication protocol of one member of an enode. Pure.
+"""The replication protocol of one replica of an enode: elections and commitment of the log. Pure.
 
-In: what members say to each other, what the disk has done, proposals and the time. Out: what to write, cut, send.
-docs/replication.md argues why it is right. It imports no other room, so the product and the tests run the same code.
+In: messages of replicas, disk events, proposals and the time. Out: actions (write, truncate, send). The proof is in
+docs/replication.md. It imports no other package, so that the product and the tests run the same code.
 """

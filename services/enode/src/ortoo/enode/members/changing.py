@@ -1,4 +1,4 @@
-"""How members come and go: one at a time, each change a frame of the log. A joiner learns first and votes then."""
+"""Membership changes: one at a time, each a frame of the log. A new replica is a learner first, then a voter."""
 
 from dataclasses import replace
 
@@ -9,31 +9,31 @@ from ortoo.enode.members.roles import Leader
 
 
 def on_add(member: Member, event: AddLearner) -> None:
-    """Let it have the log. It becomes a voter by itself."""
+    """Add a learner, which gets the log. It becomes a voter automatically."""
     members = member.rules.in_force(member.log)
     if event.member in members.everybody:
-        member.want(Refused(f"member {event.member.number} with this disk is there already"))
+        member.want(Refused(f"replica {event.member.number} with this disk is in the set already"))
     elif any(event.member.number == one.number for one in members.learners):
-        member.want(Refused(f"member {event.member.number} joins already with another disk: remove that first"))
+        member.want(Refused(f"replica {event.member.number} joins already with another disk: remove that first"))
     else:
         _change(member, Configuration(members.voters, (*members.learners, event.member)))
 
 
 def on_remove(member: Member, event: Remove, now_s: float) -> None:
-    """Let it have nothing more, and count for nothing; unless those who are left could not decide that without it.
+    """Remove a replica, unless the remaining voters that answer are no majority of the new set.
 
-    Nobody would lead any more then, not even with this member back: whoever has the frame counts without it.
+    Otherwise no replica could lead any more, even if the removed one returned: replicas with the frame do not count it.
     """
     members = member.rules.in_force(member.log)
     after = Configuration(_without(members.voters, event.member), _without(members.learners, event.member))
     answering = member.answering(after, now_s) if isinstance(member.role, Leader) else after.voters
     if event.member not in members.everybody:
-        member.want(Refused(f"member {event.member.number} with that disk is not there"))
+        member.want(Refused(f"replica {event.member.number} with that disk is not in the set"))
     elif event.member == member.me.member:
-        member.want(Refused(f"member {event.member.number} leads: hand over to another first"))
+        member.want(Refused(f"replica {event.member.number} leads: transfer leadership to another first"))
     elif 1 + len(answering) < after.majority:
         away = ", ".join(str(one.number) for one in after.voters if one not in (member.me.member, *answering))
-        member.want(Refused(f"without it too few are left that answer: start member {away}, or add one first"))
+        member.want(Refused(f"without it too few replicas answer: start replica {away}, or add one first"))
     else:
         _change(member, after)
 
@@ -44,18 +44,18 @@ def _without(members: tuple[MemberId, ...], gone: MemberId) -> tuple[MemberId, .
 
 def _change(member: Member, configuration: Configuration) -> None:
     if not isinstance(member.role, Leader):
-        reason = "this member does not lead"
+        reason = "this replica does not lead"
     elif member.role.successor is not None:
-        reason = "this leader hands over: ask the next one"
+        reason = "this leader is transferring leadership: ask the next one"
     else:
         reason = member.rules.change_refusal(member.role, member.log)
     member.want(Refused(reason) if reason else AppendMembers(configuration))
 
 
 def make_new_voters(member: Member) -> None:
-    """A learner that has what is committed becomes a voter, as soon as members may change.
+    """Make a voter of a learner that has the committed log, as soon as a change is allowed.
 
-    It has answered a heartbeat by then: a voter that was never heard would count as one that is silent.
+    It must have answered a heartbeat: a voter that never answered would count as silent.
     """
     role, rules, log = member.leading, member.rules, member.log
     members = rules.in_force(log)
@@ -71,7 +71,7 @@ def make_new_voters(member: Member) -> None:
 
 
 def forget_strangers(member: Member) -> None:
-    """The leader forgets the streams of those who are no members any more."""
+    """Drop the leader's streams to replicas that were removed."""
     role, everybody = member.leading, member.rules.in_force(member.log).everybody
     streams = tuple(one for one in role.streams if one.follower.member in everybody)
     heard = tuple(one for one in role.heard if one.member in everybody)

@@ -1,6 +1,6 @@
-"""What a member's driver tells it beside the messages of others, and what it does for it.
+"""Events and actions: the interface between the protocol of a replica and its driver.
 
-The driver owns the disk, the network and the clock. It does actions in their order; events tell what the disk did.
+The driver owns the disk, the network and the clock. It executes actions in order, and reports events of the disk.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from ortoo.enode.members.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed. It comes at least as often as heartbeats are due."""
+    """Time has passed. Comes at least at the interval of heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A name server proposes who leads. It may be late, doubled, or contradict another one."""
+    """A name server proposes a leader. The proposal may be late, duplicated, or contradict another one."""
 
     epoch: int
     leader: MemberId
@@ -28,14 +28,14 @@ class Proposed:
 
 @dataclass(frozen=True, slots=True)
 class ReignSaved:
-    """The file that `SaveReign` asked for is synced."""
+    """The hard state of a `SaveReign` is synced."""
 
     reign: Reign
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The leader's own log has grown: messages, changes, or the frame that an action asked for."""
+    """The leader appended to its own log: messages, changes, or the frame of an action."""
 
     end: int
     marks: tuple[Mark, ...] = ()
@@ -43,7 +43,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """The disk has everything below `position`, of the log as it was after so many cuts."""
+    """Everything below `position` is durable, in the log as it was after `cuts` truncations."""
 
     cuts: int
     position: int
@@ -51,14 +51,14 @@ class Flushed:
 
 @dataclass(frozen=True, slots=True)
 class CutDone:
-    """A cut or a restart of the log is on disk for good."""
+    """A truncation or reset of the log is durable."""
 
     cuts: int
 
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """Frames up to `end` were sent on that stream."""
+    """Frames up to `end` were sent on the stream."""
 
     follower: Process
     stream: int
@@ -67,21 +67,21 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """An operator, or the end of this process, wants `successor` to lead."""
+    """An operator, or the shutdown of this process, requests that `successor` becomes leader."""
 
     successor: MemberId
 
 
 @dataclass(frozen=True, slots=True)
 class AddLearner:
-    """An operator adds a member. It becomes a voter by itself when it has what is committed."""
+    """An operator adds a replica. It becomes a voter automatically once it has the committed log."""
 
     member: MemberId
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """An operator removes a member."""
+    """An operator removes a replica."""
 
     member: MemberId
 
@@ -94,7 +94,7 @@ Event = Message | Tick | Proposed | ReignSaved | Appended | Flushed | CutDone | 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a message to a member, whichever process of it is running."""
+    """Send a message to a replica, to whichever process of it is running."""
 
     to: MemberId
     message: Message
@@ -102,7 +102,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Ship:
-    """Read whole frames from `begin` on, the last one beginning below `limit`, and send them; then `Shipped`."""
+    """Read whole frames from `begin` on that begin below `limit`, and send them; then `Shipped`."""
 
     to: Process
     stream: int
@@ -112,14 +112,14 @@ class Ship:
 
 @dataclass(frozen=True, slots=True)
 class SaveReign:
-    """Write and sync the file; then `ReignSaved`. A newer one replaces one that is on its way."""
+    """Write and sync the hard state; then `ReignSaved`. A newer one replaces one that is being written."""
 
     reign: Reign
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Append a leader's frames to the log and flush; then `Flushed`."""
+    """Append the leader's frames to the log and flush; then `Flushed`."""
 
     begin: int
     end: int
@@ -128,7 +128,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Take everything behind `position` from the log, for good: recorded first, redone at a start; then `CutDone`."""
+    """Truncate the log at `position`; then `CutDone`. It is recorded first, so that a restart repeats it."""
 
     position: int
     cuts: int
@@ -136,7 +136,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Empty the log; it will begin at `base`. The reign that says what is owed is saved first; then `CutDone`."""
+    """Empty the log, to begin at `base`; then `CutDone`. The hard state with `owed` is saved first."""
 
     base: Base
     cuts: int
@@ -158,35 +158,35 @@ class AppendMembers:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Everything below `position` is committed: fold it, show it, answer for it."""
+    """Everything below `position` is committed: fold it, make it visible, answer the callers."""
 
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteBelow:
-    """Segments that lie wholly below `begin` may go."""
+    """Segments wholly below `begin` may be deleted."""
 
     begin: int
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Everything that former leaders committed is committed here: decide, read and answer from now on."""
+    """Everything that earlier leaders committed is committed here: serve requests from now on."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Deposed:
-    """Nothing may be answered in this epoch any more: the outcome of what waits is unknown."""
+    """The leader stepped down: answer nothing more in this epoch. Waiting requests have an ambiguous outcome."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Suggest:
-    """Ask the name servers to propose `leader` under an epoch above `above`."""
+    """Request that the name servers propose `leader` in an epoch above `above`."""
 
     leader: MemberId
     above: int
@@ -194,12 +194,22 @@ class Suggest:
 
 @dataclass(frozen=True, slots=True)
 class LeaderSilent:
-    """Tell the name servers that no leader is heard."""
+    """Report to the name servers that no leader is heard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradicted:
+    """The leader's log lacks committed frames. This replica truncates nothing and does not follow."""
+
+    leader: Process
+    end: int
+    """Where the leader's log and this one diverge."""
+    committed: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What an operator asked for is not done, and why."""
+    """An operator's request is refused, with the reason."""
 
     reason: str
 
@@ -219,5 +229,6 @@ Action = (
     | Deposed
     | Suggest
     | LeaderSilent
+    | Contradicted
     | Refused
 )

@@ -1,4 +1,4 @@
-"""How a leader comes to be: proposed by anybody at any time, made by promises of a majority of disks alone."""
+"""Elections. Any process may propose a leader at any time; only votes of a majority of disks elect one."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from ortoo.enode.members.roles import Candidate, Follower, Idle, Leader, Voter
 
 
 def on_proposed(member: Member, event: Proposed | HandedOver, now_s: float) -> None:
-    """Stand for election, if this member may: it promises itself first, like any other voter."""
+    """Stand for election if this replica may. It votes for itself first, like any other voter."""
     me, rules, log = member.me, member.rules, member.log
     is_mine = event.leader == me.member and rules.counts_vote(rules.in_force(log), me)
     stands_already = isinstance(member.role, Candidate | Leader) and event.epoch == member.reign.epoch
@@ -21,7 +21,7 @@ def on_proposed(member: Member, event: Proposed | HandedOver, now_s: float) -> N
 
 
 def on_promise_ask(member: Member, ask: PromiseAsk, now_s: float) -> None:
-    """Promise, and write it down before it is said; or say what was promised already."""
+    """Vote, saving the vote before it is sent; or repeat an earlier vote."""
     reign = member.reign
     if not member.rules.may_promise(reign, ask.epoch, ask.candidate):
         if ask.epoch < reign.epoch:
@@ -35,12 +35,12 @@ def on_promise_ask(member: Member, ask: PromiseAsk, now_s: float) -> None:
 
 
 def _may_break_silence(member: Member, now_s: float) -> bool:
-    """A leader may: it reads no more when it promises somebody else."""
+    """Whether a vote may be given now. A leader may: by its vote for another it stops reading."""
     return isinstance(member.role, Leader) or member.rules.may_break_silence(now_s, member.lease_until_s)
 
 
 def on_saved_candidate(member: Member, now_s: float) -> None:
-    """The candidate's own promise is on disk: count it, and ask the others."""
+    """The candidate's own vote is on disk: count it, and request the others' votes."""
     _ask_others(member)
     on_promise(member, Promise(member.reign.epoch, member.me, member.log.tail, is_electable=True), now_s)
 
@@ -52,16 +52,17 @@ def _ask_others(member: Member) -> None:
 
 
 def say_promise(member: Member) -> None:
-    """The promise is on disk: say it."""
+    """Send the vote, which is on disk."""
     reign, rules, log = member.reign, member.rules, member.log
     tail, is_electable = rules.claimed_tail(log, reign), rules.is_electable(log, reign)
     member.want(Send(reign.leader.member, Promise(reign.epoch, member.me, tail, is_electable)))
 
 
 def on_promise(member: Member, promise: Promise, now_s: float) -> None:
-    """Count it; lead when it is enough.
+    """Count a vote; become leader with a majority.
 
-    A voter that is ahead may have what is committed and this member has not: it does not count, and it leads if it can.
+    A voter whose log is ahead may have committed frames that this replica lacks. Its vote does not count, and it is
+    proposed as leader if it is electable.
     """
     role, rules, log = member.role, member.rules, member.log
     if not isinstance(role, Candidate) or promise.epoch != member.reign.epoch or not member.is_saved:
@@ -84,7 +85,7 @@ def on_promise(member: Member, promise: Promise, now_s: float) -> None:
 
 
 def on_newer(member: Member, news: Newer) -> None:
-    """Somebody has promised a higher epoch and cannot follow this leader: ask for one above."""
+    """A replica voted in a higher epoch and cannot follow this leader: request an election above that epoch."""
     if news.epoch <= member.reign.epoch or not isinstance(member.role, Candidate | Leader):
         return
     if isinstance(member.role, Candidate):
@@ -93,13 +94,13 @@ def on_newer(member: Member, news: Newer) -> None:
 
 
 def on_released(member: Member, message: Released) -> None:
-    """The leader whose heartbeats gave it a lease reads no more."""
+    """End the lease: the leader whose heartbeats it came from no longer reads."""
     if message.leader == member.reign.leader and message.epoch == member.reign.epoch:
         member.lease_until_s = 0.0
 
 
 def on_leaderless_tick(member: Member, now_s: float) -> None:
-    """Stand for election where nobody else is to be asked; otherwise say that no leader is heard."""
+    """A sole voter stands for election; any other replica reports that it hears no leader."""
     limits = member.limits
     is_alone = member.rules.in_force(member.log).voters == (member.me.member,)
     if is_alone and not isinstance(member.role, Follower | Candidate):

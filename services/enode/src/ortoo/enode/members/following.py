@@ -1,8 +1,8 @@
-"""How a member follows: find where its log and the leader's part, cut, and take frames in their order."""
+"""The follower: it finds where its log and the leader's diverge, truncates, and appends frames in order."""
 
 from dataclasses import replace
 
-from ortoo.enode.members.driver import Committed, Cut, CutDone, DeleteBelow, Restart, Send, Write
+from ortoo.enode.members.driver import Committed, Contradicted, Cut, CutDone, DeleteBelow, Restart, Send, Write
 from ortoo.enode.members.electing import on_leaderless_tick
 from ortoo.enode.members.log_outline import Base
 from ortoo.enode.members.member import Member
@@ -11,7 +11,7 @@ from ortoo.enode.members.roles import Follower, Leader
 
 
 def on_heartbeat(member: Member, beat: Heartbeat, now_s: float) -> None:
-    """Follow whoever leads a promised or a higher epoch; give the lease that the answer says."""
+    """Follow the leader of the current or a higher epoch, and grant it the lease that the answer confirms."""
     reign, role = member.reign, member.role
     if not member.rules.obeys(reign, beat.epoch):
         member.want(Send(beat.leader.member, Newer(reign.epoch)))
@@ -39,7 +39,7 @@ def _heard(member: Member, beat: Heartbeat) -> None:
 
 
 def new_stream(member: Member, now_s: float) -> None:
-    """Ask the leader where the logs part, on a new stream."""
+    """Begin a new stream by asking the leader where the logs diverge."""
     member.streams_begun += 1
     last_epoch = member.log.history.last_epoch
     member.role = Follower(member.following.leader, member.streams_begun, last_epoch, progress_s=now_s)
@@ -52,7 +52,7 @@ def _ask(member: Member) -> None:
 
 
 def on_match_answer(member: Member, answer: MatchAnswer, now_s: float) -> None:
-    """Keep what both logs have, cut what the leader has not; or ask again, further back."""
+    """Keep the common part of both logs and truncate the rest, or ask again with a lower epoch."""
     role, log, rules = member.role, member.log, member.rules
     if not isinstance(role, Follower) or role.is_matched or role.is_cutting or answer.epoch != member.reign.epoch:
         return
@@ -71,14 +71,15 @@ def on_match_answer(member: Member, answer: MatchAnswer, now_s: float) -> None:
         _start_again(member, base)
     elif end >= log.appended:
         _match(member)
+    elif end < (committed := min(log.appended, max(log.committed, member.known_committed))):
+        member.want(Contradicted(role.leader, end, committed))
     else:
-        assert end >= log.committed, f"the leader of epoch {answer.epoch} lacks what is committed behind {end}"
         member.log, member.role = log.cut(end), replace(role, is_cutting=True)
         member.want(Cut(end, member.log.cuts))
 
 
 def _start_again(member: Member, base: Base) -> None:
-    """Begin where the leader's log begins, for this one is empty or ends before. First what is owed is saved."""
+    """Begin at the leader's base, because this log is empty or ends before it. First its end is saved as `owed`."""
     role, log, reign = member.following, member.log, member.reign
     if log.appended > log.begin and log.tail > reign.owed:
         member.promise(replace(reign, owed=log.tail), replace(role, asked_epoch=-1))
@@ -88,7 +89,7 @@ def _start_again(member: Member, base: Base) -> None:
 
 
 def on_cut_done(member: Member, event: CutDone) -> None:
-    """The log is what the leader has, as far as it goes; unless another leads since, whose answer could not count."""
+    """The truncated log matches the leader's; if another leader came meanwhile, ask that one now."""
     if event.cuts != member.log.cuts:
         return
     member.log = replace(member.log, is_cutting=False)
@@ -107,7 +108,7 @@ def _match(member: Member) -> None:
 
 
 def on_frames(member: Member, frames: Frames, now_s: float) -> None:
-    """Write what comes next on this stream; what comes twice or too early is dropped, and sent again when asked for."""
+    """Write the next frames of this stream; duplicates and frames that come too early are dropped."""
     role, log = member.role, member.log
     if not member.rules.obeys(member.reign, frames.epoch) or not isinstance(role, Follower):
         return
@@ -121,7 +122,7 @@ def on_frames(member: Member, frames: Frames, now_s: float) -> None:
 
 
 def on_follower_flushed(member: Member) -> None:
-    """Tell the leader how far this disk is."""
+    """Acknowledge the flushed position to the leader."""
     role = member.role
     if isinstance(role, Follower) and role.is_matched and member.is_saved:
         ack = Ack(member.reign.epoch, member.me, role.stream, member.log.flushed)
@@ -135,7 +136,7 @@ def _learn_commit(member: Member, said: int) -> None:
 
 
 def commit(member: Member, position: int) -> None:
-    """More is committed; what may be deleted goes."""
+    """Raise the committed position, and delete segments that a committed frame allows to delete."""
     begin = member.log.begin
     member.log = member.log.committed_to(position)
     member.want(Committed(position))
@@ -144,7 +145,7 @@ def commit(member: Member, position: int) -> None:
 
 
 def on_follower_tick(member: Member, now_s: float) -> None:
-    """Begin a new stream when nothing comes on this one; say so when the leader itself is silent."""
+    """Begin a new stream if this one makes no progress; report a silent leader."""
     role = member.following
     is_stuck = now_s - role.progress_s >= member.limits.retry_s and not role.is_cutting
     if role.lacks and is_stuck and member.is_saved:

@@ -1,19 +1,19 @@
-"""Who is who: members by their disks, processes by their starts, and the members that an enode has."""
+"""Identities (a replica by its disk, a process by its start), and the configuration of a replica set."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 
 class MemberId(NamedTuple):
-    """A member of an enode. An emptied disk gets a new id, and with it is another member, which promised nothing."""
+    """A replica of an enode. An emptied disk gets a new id and so is another replica, which has never voted."""
 
     number: int
     disk: str
-    """Made at random when the folder was claimed, and kept in it."""
+    """A random id, created with the data folder and stored in it."""
 
 
 class Process(NamedTuple):
-    """One start of a member: what an earlier start said or promised in memory is not known to it."""
+    """One start of a replica, which does not know the messages and in-memory state of earlier starts."""
 
     member: MemberId
     incarnation: int
@@ -24,40 +24,40 @@ NOBODY = Process(MemberId(0, ""), 0)
 
 
 class Tail(NamedTuple):
-    """Where a log ends. The greater one is the more recent: the later epoch, and within it the longer log."""
+    """The end of a log. The greater one is more recent: the later epoch, and within it the longer log."""
 
     epoch: int
-    """Of the last frame; 0 for an empty log."""
+    """The epoch of the last frame; 0 for an empty log."""
     position: int
-    """Behind the last frame."""
+    """The end of the last frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The members of an enode, as a MEMBERS frame says them."""
+    """The replicas of an enode, from a MEMBERS frame."""
 
     voters: tuple[MemberId, ...] = ()
     learners: tuple[MemberId, ...] = ()
-    """They get the log and count for nothing, until they have it and are made voters."""
+    """Replicas that get the log but have no vote, until they have caught up and become voters."""
 
     @property
     def majority(self) -> int:
-        """How many voters decide: more than half, so that any two majorities share one (Gifford 1979)."""
+        """The size of a quorum: more than half of the voters, so that any two quorums intersect (Gifford 1979)."""
         return len(self.voters) // 2 + 1
 
     @property
     def everybody(self) -> tuple[MemberId, ...]:
-        """All who get the log."""
+        """All replicas that get the log."""
         return self.voters + self.learners
 
 
 @dataclass(frozen=True, slots=True)
 class Reign:
-    """What a member has promised. It lies in a file that is written whole and synced before anybody hears of it."""
+    """The hard state of a replica: its vote. Its file is written whole and synced before the vote is sent."""
 
     epoch: int = 0
-    """The highest epoch promised. The member obeys nobody below it."""
+    """The highest epoch voted in. Messages of lower epochs are rejected."""
     leader: Process = NOBODY
-    """To whom it was promised."""
+    """The candidate voted for."""
     owed: Tail = Tail(0, 0)
-    """The end of what this disk had acknowledged once and then lost or gave up; nothing when smaller than its log."""
+    """The end of the log that this disk had acknowledged before it lost or dropped frames; no effect below its tail."""

@@ -1,4 +1,4 @@
-"""How a member leads: one EPOCH frame, then frames to all who follow, and what a majority has is committed."""
+"""The leader: it appends one EPOCH frame, replicates frames to followers, and commits frames of a majority."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ ROUNDS_KEPT = 16
 
 
 def on_appended(member: Member, event: Appended, now_s: float) -> None:
-    """Send it to all who follow. The first that is appended is the EPOCH frame, and with it the leader is heard of."""
+    """Replicate appended frames. The first is the EPOCH frame, with which the leader's heartbeats begin."""
     role, epoch = member.role, member.reign.epoch
     member.log = member.log.extended(event.end, event.marks)
     if not isinstance(role, Leader):
@@ -42,7 +42,7 @@ def on_appended(member: Member, event: Appended, now_s: float) -> None:
 
 
 def on_match_ask(member: Member, ask: MatchAsk) -> None:
-    """Say where the logs part, and know the follower by this stream from now on."""
+    """Answer where the logs diverge, and use this stream for the follower from now on."""
     role, log = member.role, member.log
     if ask.epoch < member.reign.epoch:
         member.want(Send(ask.follower.member, Newer(member.reign.epoch)))
@@ -60,13 +60,13 @@ def on_match_ask(member: Member, ask: MatchAsk) -> None:
 
 
 def on_matched(member: Member, message: Matched) -> None:
-    """From here on, what is sent on the stream and acknowledged counts."""
+    """The logs match: acknowledgements on this stream count from now on."""
     stream = _stream_now(member, message.epoch, message.follower, message.stream)
     log, position = member.log, message.position
     if stream is None or stream.is_matched or not log.begin <= position <= log.appended:
         return
     _know(member, replace(stream, is_matched=True, sent=position, flushed=min(position, message.flushed)))
-    if rounds := member.leading.rounds:  # the last beat may have met a promise that was not on its disk yet
+    if rounds := member.leading.rounds:  # the follower ignores a heartbeat before its vote is on disk
         to = message.follower.member
         member.want(Send(to, _beat_for(member, to, rounds[-1][0])))
     _ship_all(member)
@@ -74,7 +74,7 @@ def on_matched(member: Member, message: Matched) -> None:
 
 
 def on_shipped(member: Member, event: Shipped) -> None:
-    """So much was sent: what comes back for it counts, and the next part may go."""
+    """Frames up to `end` were sent: acknowledgements up to there count, and the next part may be sent."""
     stream = _stream_now(member, member.reign.epoch, event.follower, event.stream)
     if stream is not None:
         _know(member, replace(stream, sent=max(stream.sent, event.end), is_shipping=False))
@@ -82,7 +82,7 @@ def on_shipped(member: Member, event: Shipped) -> None:
 
 
 def on_ack(member: Member, ack: Ack | HeartbeatAnswer) -> None:
-    """Another disk has more."""
+    """Raise the flushed position of a follower."""
     stream = _stream_now(member, ack.epoch, ack.follower, ack.stream)
     if stream is not None and ack.flushed > stream.flushed:
         _know(member, replace(stream, flushed=ack.flushed))
@@ -91,7 +91,7 @@ def on_ack(member: Member, ack: Ack | HeartbeatAnswer) -> None:
 
 
 def on_heartbeat_answer(member: Member, answer: HeartbeatAnswer, now_s: float) -> None:
-    """The follower lives, and gave a lease from when the round was sent."""
+    """Note that the follower answers; its lease runs from the time when the round was sent."""
     role = member.role
     if not isinstance(role, Leader) or answer.epoch != member.reign.epoch or answer.round <= role.rounds_before:
         return
@@ -112,15 +112,15 @@ def _stream_now(member: Member, epoch: int, follower: Process, number: int) -> S
 
 
 def _know(member: Member, stream: Stream) -> None:
-    """Know so much of one who follows, in place of what was known."""
+    """Replace the state of a follower's stream."""
     kept = (one for one in member.leading.streams if one.follower.member != stream.follower.member)
     member.role = replace(member.leading, streams=(*kept, stream))
 
 
 def _ship_all(member: Member) -> None:
-    """Let everybody have what is new, each only so far ahead of what it acknowledges.
+    """Send new frames to all followers, each up to a window beyond its acknowledged position.
 
-    Who is so late that the log begins behind it has to match again, and starts at the begin.
+    A follower behind the begin of the log has to match again, and starts at the begin.
     """
     role, begin, appended = member.leading, member.log.begin, member.log.appended
     streams: list[Stream] = []
@@ -137,7 +137,7 @@ def _ship_all(member: Member) -> None:
 
 
 def deletable_below(member: Member, keep_bytes: int) -> int:
-    """Up to where a `BeginFrame` may go: what a follower still needs stays, unless it is more than `keep_bytes`."""
+    """The position up to which segments may be deleted: a follower's next frames stay, up to `keep_bytes`."""
     log = member.log
     positions = [member.rules.counted_position(one) for one in member.leading.streams]
     return min([log.committed, *(one for one in positions if one >= log.appended - keep_bytes)])
@@ -147,9 +147,9 @@ def deletable_below(member: Member, keep_bytes: int) -> int:
 
 
 def advance(member: Member) -> None:
-    """Commit what a majority has. The leader serves when its EPOCH frame is committed and a majority has heard of it.
+    """Commit frames that a majority has. The leader serves once its EPOCH frame is committed and a majority answered.
 
-    Before, it must not say what it reads: whoever asked would be sent away, and wait for longer than that takes.
+    Before that it must not answer reads: they would be refused, and the caller's retry would take longer than this.
     """
     rules = member.rules
     position = rules.commit_position(member.log, member.leading, member.me.member)
@@ -168,7 +168,7 @@ def advance(member: Member) -> None:
 
 
 def on_leader_tick(member: Member, now_s: float) -> None:
-    """Send heartbeats; give up when no majority answers, for then somebody else may lead already."""
+    """Send heartbeats; step down if no majority answers, because another replica may lead already."""
     role, members = member.leading, member.rules.in_force(member.log)
     if 1 + len(member.answering(members, now_s)) < members.majority:
         member.turn(Idle())
@@ -193,11 +193,11 @@ def _beat_for(member: Member, to: MemberId, number: int) -> Heartbeat:
     return Heartbeat(member.reign.epoch, member.me, number, member.log.committed, member.log.appended, *known)
 
 
-# handing over
+# transfer of leadership
 
 
 def on_hand_over(member: Member, event: HandOver, now_s: float) -> None:
-    """Append nothing more; when everything is committed and the successor has it, let it lead."""
+    """Stop appending; when everything is committed and the successor has it, transfer leadership."""
     role, successor = member.role, event.successor
     if not isinstance(role, Leader) or successor not in member.rules.in_force(member.log).voters:
         return
@@ -207,7 +207,7 @@ def on_hand_over(member: Member, event: HandOver, now_s: float) -> None:
         member.role = replace(role, successor=successor, hand_over_until_s=now_s + member.limits.silence_s)
         _hand_over(member)
     else:
-        member.want(Refused(f"member {successor.number} does not answer: hand over to one that follows"))
+        member.want(Refused(f"replica {successor.number} does not answer: choose one that follows"))
 
 
 def _hand_over(member: Member) -> None:
@@ -218,7 +218,7 @@ def _hand_over(member: Member) -> None:
     if stream is None or member.rules.counted_position(stream) < log.appended:
         return
     if rounds := member.leading.rounds:
-        member.heard_s = rounds[-1][1]  # it misses a leader no earlier than those whom it led
+        member.heard_s = rounds[-1][1]  # it reports a missing leader no earlier than its followers do
     member.turn(Idle())
     member.want(*(Send(one, Released(epoch, member.me)) for one in member.members))
     member.want(Send(successor, HandedOver(epoch + 1, successor)), Suggest(successor, epoch))

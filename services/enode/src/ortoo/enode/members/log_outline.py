@@ -1,4 +1,4 @@
-"""What the protocol knows of a member's log: positions, which epoch wrote what, and the few frames that concern it."""
+"""The log summary of the protocol: positions, epochs, and the frames that concern the protocol."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from ortoo.enode.members.identity import Configuration, Tail
 
 
 class EpochStart(NamedTuple):
-    """From `position` on the log was written by the leader of `epoch`, until the next start."""
+    """The leader of `epoch` wrote the log from `position` up to the next start."""
 
     epoch: int
     position: int
@@ -15,7 +15,7 @@ class EpochStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The epochs of one log, in order; both numbers only grow along it (leader epochs: KIP-101 of Kafka)."""
+    """The epochs of one log, in order; epochs and positions only grow (as Kafka's leader epochs, KIP-101)."""
 
     starts: tuple[EpochStart, ...] = ()
 
@@ -25,15 +25,15 @@ class History:
         return self.starts[-1].epoch if self.starts else 0
 
     def epoch_below(self, position: int) -> int:
-        """The epoch of the frame that ends at `position`; 0 when none does."""
+        """The epoch of the frame that ends at `position`; 0 if there is none."""
         return next((one.epoch for one in reversed(self.starts) if one.position < position), 0)
 
     def largest(self, epoch: int) -> int:
-        """The largest epoch of this log that is not above `epoch`; 0 when there is none."""
+        """The largest epoch of this log that is not above `epoch`; 0 if there is none."""
         return next((one.epoch for one in reversed(self.starts) if one.epoch <= epoch), 0)
 
     def end_of(self, epoch: int, appended: int) -> int | None:
-        """Where the frames of `epoch` end in a log that ends at `appended`; None when it has none of them."""
+        """The end of the frames of `epoch` in a log that ends at `appended`; None without such frames."""
         end = appended
         for one in reversed(self.starts):
             if one.epoch == epoch:
@@ -42,15 +42,15 @@ class History:
         return None
 
     def begun(self, epoch: int, position: int) -> "History":
-        """The same with a new epoch at its end, unless the log begins with it."""
+        """The history with an epoch appended, unless it is the last one already."""
         return self if epoch == self.last_epoch else History((*self.starts, EpochStart(epoch, position)))
 
     def cut(self, position: int) -> "History":
-        """What is left of it when the log ends at `position`."""
+        """The history of the log truncated at `position`."""
         return History(tuple(one for one in self.starts if one.position < position))
 
     def without_below(self, begin: int) -> "History":
-        """What is left of it when the log begins at `begin`: the epoch that goes on there begins there."""
+        """The history of the log that begins at `begin`; the epoch that was current there begins there."""
         behind = [one for one in self.starts if one.position >= begin]
         if (before := self.epoch_below(begin)) and (not behind or behind[0].position > begin):
             behind.insert(0, EpochStart(before, begin))
@@ -58,7 +58,7 @@ class History:
 
 
 class EpochFrame(NamedTuple):
-    """A leader's first frame. It makes everything below it part of what that leader commits."""
+    """A leader's first frame. With it the leader also commits everything below it."""
 
     begin: int
     end: int
@@ -66,14 +66,14 @@ class EpochFrame(NamedTuple):
 
 
 class MembersFrame(NamedTuple):
-    """The members from here on: as the frame says that ends there, or as is known of a log that begins there."""
+    """The configuration from `end` on, from the frame that ends there or the base of a log that begins there."""
 
     end: int
     configuration: Configuration
 
 
 class BeginFrame(NamedTuple):
-    """Everybody may delete what lies below `log_begin` when this frame is committed."""
+    """All replicas may delete the log below `log_begin` once this frame is committed."""
 
     begin: int
     end: int
@@ -81,15 +81,15 @@ class BeginFrame(NamedTuple):
 
 
 Mark = EpochFrame | MembersFrame | BeginFrame
-"""A frame that concerns the protocol, with the position where it ends."""
+"""A frame that concerns the protocol, with its end position."""
 
 
 class Base(NamedTuple):
-    """What has to be known of a log before its first frame."""
+    """The state that precedes the first frame of a log."""
 
     position: int
     epoch: int
-    """Of the first frame; 0 when it is an EPOCH frame, which says so itself."""
+    """The epoch of the first frame; 0 if that is an EPOCH frame, which contains it."""
     configuration: Configuration
 
 
@@ -100,22 +100,22 @@ class LogOutline:
     begin: int = 0
     appended: int = 0
     flushed: int = 0
-    """Everything below is on this disk for good."""
+    """Everything below is durable on this disk."""
     committed: int = 0
-    """Everything below is on a majority of disks, as far as this member knows. No leader will ever cut it."""
+    """Everything below is on a majority of disks, as known to this replica. No leader ever truncates it."""
     history: History = History()
     placed: tuple[MembersFrame, ...] = (MembersFrame(0, Configuration()),)
-    """The members that a committed frame gave, or that the log began with, and those of the frames behind."""
+    """The last committed configuration, or that of the log's base, and all uncommitted ones."""
     begins: tuple[BeginFrame, ...] = ()
-    """Of frames that are not committed yet."""
+    """Frames that are not committed yet."""
     cuts: int = 0
-    """How often this process has cut the log: what the disk had begun before a cut says nothing after it."""
+    """The number of truncations in this process: disk events begun before a truncation are void after it."""
     is_cutting: bool = False
-    """Whether the last cut is not on disk for good yet."""
+    """Whether the last truncation is not durable yet."""
 
     @property
     def members(self) -> Configuration:
-        """The members in force: those of the last frame, committed or not (raft, section 4.1 of the thesis)."""
+        """The configuration in force: that of the last frame, committed or not (raft's thesis, section 4.1)."""
         return self.placed[-1].configuration
 
     @property
@@ -125,12 +125,12 @@ class LogOutline:
 
     @property
     def base(self) -> Base:
-        """What a copy that starts at this log's begin has to know."""
+        """The base for a copy that starts at this log's begin."""
         starts = self.history.starts
         return Base(self.begin, starts[0].epoch if starts else 0, self.placed[0].configuration)
 
     def extended(self, end: int, marks: tuple[Mark, ...]) -> "LogOutline":
-        """The log with frames up to `end` behind it, among them `marks`."""
+        """The log with frames appended up to `end`, including `marks`."""
         history, placed, begins = self.history, self.placed, self.begins
         for mark in marks:
             if isinstance(mark, EpochFrame):
@@ -142,7 +142,7 @@ class LogOutline:
         return replace(self, appended=end, history=history, placed=placed, begins=begins)
 
     def cut(self, position: int) -> "LogOutline":
-        """The log without what lies behind `position`, which is not below the committed one."""
+        """The log truncated at `position`, which must not be below the committed one."""
         return replace(
             self,
             appended=position,
@@ -155,13 +155,13 @@ class LogOutline:
         )
 
     def restarted(self, base: Base) -> "LogOutline":
-        """An empty log that will begin as another one does: nothing of this one is left."""
+        """An empty log that begins at another log's base; all frames of this one are dropped."""
         starts = (EpochStart(base.epoch, base.position),) if base.epoch else ()
         at, placed = base.position, (MembersFrame(base.position, base.configuration),)
         return LogOutline(at, at, at, at, History(starts), placed, cuts=self.cuts + 1, is_cutting=True)
 
     def committed_to(self, position: int) -> "LogOutline":
-        """The log with more of it committed: members and begins that were in doubt no longer are."""
+        """The log committed up to `position`: configurations and begins up to there become final."""
         agreed = sum(one.end <= position for one in self.placed)
         begin = max([self.begin, *(one.log_begin for one in self.begins if one.end <= position)])
         return replace(

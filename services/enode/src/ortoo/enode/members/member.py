@@ -1,4 +1,4 @@
-"""One member: its state, and what handlers of events do to it."""
+"""One replica: its state, and the operations that event handlers perform on it."""
 
 from dataclasses import dataclass, field
 
@@ -11,45 +11,47 @@ from ortoo.enode.members.rules import Rules
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Times and sizes. Times are of a clock that goes on while the machine sleeps."""
+    """Times and sizes. The clock advances while the machine sleeps."""
 
     heartbeat_s: float = 0.2
     silence_s: float = 1.0
-    """A follower that hears nothing for so long says so; a leader that no majority answers for so long gives up."""
+    """After this time without a leader a follower reports it; without answers of a majority a leader steps down."""
     lease_s: float = 0.8
-    """How long a follower promises nothing to others after a heartbeat; below `silence_s`, so it delays nothing."""
+    """How long a follower votes for no other replica after a heartbeat; below `silence_s`, so it delays no election."""
     drift_s: float = 0.05
-    """By how much two clocks may go apart during a lease."""
+    """The drift of two clocks during a lease."""
     retry_s: float = 0.5
-    """After so long without progress a follower begins a new stream."""
+    """The time without progress after which a follower begins a new stream."""
     window_bytes: int = 16 << 20
-    """So much is sent to a follower before it has acknowledged some of it."""
+    """The bytes that may be sent to a follower ahead of its acknowledgements."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class Member:
-    """Everything that one start of a member knows. `reign` and the log outlive the process, the rest does not.
+    """The state of one start of a replica. `reign` and the log outlive the process, the rest does not.
 
-    It is a value: whoever takes an event (`protocol.step`) changes a copy that nobody else has yet.
+    It is a value: `protocol.step` changes a copy that is not shared yet.
     """
 
     me: Process
     log: LogOutline
     reign: Reign
     is_saved: bool = True
-    """Whether `reign` is on disk. Until then nobody hears of it."""
+    """Whether `reign` is on disk. Until then it is not sent."""
     role: Role = Idle()
     lease_until_s: float = 0.0
-    """Nothing is promised to others before."""
+    """No vote for another replica before this."""
     streams_begun: int = 0
     rounds_begun: int = 0
-    """Counts the heartbeats of this process, so that none has the number of another."""
+    """Counts the heartbeats of this process, so that their numbers are unique."""
     heard_s: float = 0.0
-    """When a leader was heard last, or that none is was reported."""
+    """When a leader was last heard, or its absence was last reported."""
+    known_committed: int = 0
+    """The committed position of an earlier start of this disk; every later leader has the log up to there."""
     rules: Rules = field(default=Rules(), compare=False, repr=False)
     limits: Limits = field(default=Limits(), compare=False, repr=False)
     wanted: tuple[Action, ...] = ()
-    """What is to be done for the event that is being taken, in this order; nothing between events."""
+    """The actions of the current event, in order; empty between events."""
 
     @classmethod
     def started(
@@ -59,55 +61,65 @@ class Member:
         reign: Reign,
         now_s: float,
         *,
+        known_committed: int = 0,
         rules: Rules | None = None,
         limits: Limits | None = None,
     ) -> "Member":
-        """A process that has just opened its log: it may have given a lease that it does not remember.
+        """A process that has just opened its log. It may have granted a lease before, which it does not remember.
 
-        `log` has nothing flushed and nothing committed beyond its begin: the disk is asked to sync what was found.
-        A sole voter has nobody to give a lease to.
+        In `log` nothing beyond the begin is flushed or committed, because the driver still has to sync the log that it
+        found. A sole voter grants no leases.
         """
         limits = limits or Limits()
         is_alone = log.members.voters == (me.member,)
         lease_until_s = now_s if is_alone else now_s + limits.lease_s
-        return cls(me, log, reign, lease_until_s=lease_until_s, heard_s=now_s, rules=rules or Rules(), limits=limits)
+        return cls(
+            me,
+            log,
+            reign,
+            lease_until_s=lease_until_s,
+            heard_s=now_s,
+            known_committed=known_committed,
+            rules=rules or Rules(),
+            limits=limits,
+        )
 
     @property
     def leading(self) -> Leader:
-        """The role of one that leads."""
+        """The role of a leader."""
         assert isinstance(self.role, Leader)
         return self.role
 
     @property
     def following(self) -> Follower:
-        """The role of one that follows."""
+        """The role of a follower."""
         assert isinstance(self.role, Follower)
         return self.role
 
     @property
     def members(self) -> tuple[MemberId, ...]:
-        """All others who get the log."""
+        """All other replicas that get the log."""
         return tuple(one for one in self.rules.in_force(self.log).everybody if one != self.me.member)
 
     def answering(self, members: Configuration, now_s: float) -> tuple[MemberId, ...]:
-        """The other voters among `members` that have answered this leader of late."""
+        """The other voters of `members` that answered this leader within `silence_s`."""
         role = self.leading
         others = [one for one in members.voters if one != self.me.member]
         return tuple(one for one in others if now_s - role.heard_of(one).at_s < self.limits.silence_s)
 
     @property
     def is_heard(self) -> bool:
-        """Whether a majority, this leader with it, has answered one of its rounds."""
+        """Whether a majority, including this leader, has answered one of its rounds."""
         members = self.rules.in_force(self.log)
         others = [one for one in members.voters if one != self.me.member]
         return 1 + sum(self.leading.heard_of(one).round > 0 for one in others) >= members.majority
 
     def may_append(self) -> bool:
-        """Whether messages and changes may be appended to the log: sends wait or are refused otherwise."""
+        """Whether messages and changes may be appended; otherwise sends wait or are refused."""
         return isinstance(self.role, Leader) and self.role.is_serving and self.role.successor is None
 
     def may_read(self, now_s: float) -> bool:
-        """Whether reads and decisions may be answered from what is committed here, without asking others."""
+        """Whether reads and decisions may be answered from the committed log without asking other replicas."""
         role = self.role
         if not isinstance(role, Leader) or not self.rules.may_serve(role, self.log.committed):
             return False
@@ -119,20 +131,20 @@ class Member:
         lease_s = self.limits.lease_s - self.limits.drift_s
         return now_s < self.rules.read_lease_until(role, rounds, members.majority, lease_s)
 
-    # while it takes an event
+    # while an event is handled
 
     def want(self, *actions: Action) -> None:
-        """Have this done, behind what is wanted already."""
+        """Add actions to those of the current event."""
         self.wanted += actions
 
     def turn(self, role: Role) -> None:
-        """Take another role; who led says that it does no more."""
+        """Change the role; a leader steps down."""
         if isinstance(self.role, Leader) and not isinstance(role, Leader):
             self.want(Deposed(self.reign.epoch))
         self.role = role
 
     def promise(self, reign: Reign, role: Role) -> None:
-        """Take another role with a new reign, which nobody hears of before it is saved."""
+        """Change the role and the hard state, which is not sent before it is saved."""
         self.turn(role)
         self.reign, self.is_saved = reign, False
         self.want(SaveReign(reign))

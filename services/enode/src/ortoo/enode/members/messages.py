@@ -1,6 +1,6 @@
-"""What members say to each other. Any of it may be lost, come twice, late or in another order.
+"""Messages between replicas. Any of them may be lost, duplicated, delayed or reordered.
 
-Processes of another set of members are not heard: whoever carries these messages compares the set's id first.
+Messages of another replica set never arrive here: the transport compares the set's id first.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ortoo.enode.members.log_outline import Base, Mark
 
 @dataclass(frozen=True, slots=True)
 class PromiseAsk:
-    """Asks to obey nobody below this epoch."""
+    """Requests a vote: to reject lower epochs from now on."""
 
     epoch: int
     candidate: Process
@@ -20,26 +20,26 @@ class PromiseAsk:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Promises it, and says where the own log ends."""
+    """A vote, with the end of the voter's log."""
 
     epoch: int
     voter: Process
     tail: Tail
     is_electable: bool
-    """Whether the voter could lead itself."""
+    """Whether the voter could become leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Newer:
-    """Says that the other speaks for an epoch that is over."""
+    """Rejects a message of a stale epoch."""
 
     epoch: int
-    """The highest that the sender has promised."""
+    """The highest epoch that the sender voted in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Says who leads, and how much is committed."""
+    """Announces the leader and the committed position."""
 
     epoch: int
     leader: Process
@@ -47,7 +47,7 @@ class Heartbeat:
     """Counts the leader's heartbeats."""
     committed: int
     appended: int
-    """Where the leader's log ends."""
+    """The end of the leader's log."""
     incarnation: int
     stream: int
     """The follower's process and stream that the leader knows as matched; 0 without one."""
@@ -55,7 +55,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """Says that it was heard: for a lease from then on, nothing is promised to others."""
+    """Confirms a heartbeat: the follower votes for no other replica during a lease from its arrival."""
 
     epoch: int
     follower: Process
@@ -67,7 +67,7 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class MatchAsk:
-    """Asks on a new stream for the leader's largest epoch that is not above `last_epoch`."""
+    """Requests, on a new stream, the leader's largest epoch that is not above `last_epoch`."""
 
     epoch: int
     follower: Process
@@ -78,7 +78,7 @@ class MatchAsk:
 
 @dataclass(frozen=True, slots=True)
 class MatchAnswer:
-    """Names that epoch, and where its frames end in the leader's log."""
+    """Returns that epoch, and the end of its frames in the leader's log."""
 
     epoch: int
     follower: Process
@@ -86,12 +86,12 @@ class MatchAnswer:
     largest: int
     end: int
     base: Base
-    """Of the leader's log, for a follower that has to start at its begin."""
+    """The base of the leader's log, for a follower that has to start at its begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Says that both logs are one up to `position`: what lies behind may be sent."""
+    """Confirms that both logs are equal up to `position`: later frames may be sent."""
 
     epoch: int
     follower: Process
@@ -110,15 +110,15 @@ class Frames:
     begin: int
     end: int
     marks: tuple[Mark, ...]
-    """Those among the frames that concern the protocol."""
+    """The frames that concern the protocol."""
     committed: int
     content: Any
-    """The bytes, in pieces; the protocol passes them on. Where they came they are whole frames that were checked."""
+    """The bytes in pieces, passed on by the protocol. At the receiver, whole frames that were checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Says that everything below `flushed` is on the follower's disk for good."""
+    """Confirms that everything below `flushed` is durable on the follower's disk."""
 
     epoch: int
     follower: Process
@@ -128,7 +128,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Says that this leader answers no reads any more: promises to others are free."""
+    """Ends the lease: this leader has stopped answering reads, so other replicas may be voted for."""
 
     epoch: int
     leader: Process
@@ -136,7 +136,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """Says to its successor that a leader has let go: a proposal like those of name servers, and without their way."""
+    """Tells the successor that the leader stepped down: like a proposal of a name server, but sent directly."""
 
     epoch: int
     leader: MemberId

@@ -1,4 +1,4 @@
-"""The protocol: an event and the time in, the member afterwards and what is to be done out."""
+"""The protocol's step function: from a replica, an event and the time to the new replica and its actions."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from ortoo.enode.members.roles import Candidate, Follower, Leader, Voter
 
 
 def step(member: Member, event: Event, now_s: float) -> tuple[Member, tuple[Action, ...]]:
-    """Take one event. `now_s` never goes back while the process lives, and goes on while the machine sleeps."""
+    """Handle one event. `now_s` never goes back in a process, and advances while the machine sleeps."""
     after = replace(member)
     _HANDLERS[type(event)](after, event, now_s)
     wanted, after.wanted = after.wanted, ()
@@ -28,7 +28,7 @@ def _on_tick(member: Member, _: Tick, now_s: float) -> None:
 
 
 def _on_reign_saved(member: Member, event: ReignSaved, now_s: float) -> None:
-    """Only what was saved last counts, and only now may others hear of it."""
+    """The newest hard state is saved: only now may it be sent."""
     if event.reign != member.reign or member.is_saved:
         return
     member.is_saved = True
@@ -53,7 +53,7 @@ def _on_flushed(member: Member, event: Flushed, _: float) -> None:
 
 
 def _timeless(handler: Callable[[Member, Any], None]) -> Callable[[Member, Any, float], None]:
-    """A handler that does not ask what time it is."""
+    """Adapt a handler that does not need the time."""
     return lambda member, event, now_s: handler(member, event)
 
 

@@ -1,4 +1,4 @@
-"""What a member is at the moment, and what it has to remember as such. All of it is gone with the process."""
+"""The roles of a replica with their volatile state."""
 
 from dataclasses import dataclass
 
@@ -13,36 +13,36 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """Has promised its epoch to a candidate, or will have when the promise is on disk."""
+    """Voted for a candidate in its epoch; effective when the vote is on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Gathers promises of its epoch."""
+    """Collects votes of its epoch."""
 
     promises: tuple[Promise, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """Follows a leader, on one stream after another."""
+    """Follows a leader; a new stream replaces a failed one."""
 
     leader: Process
     stream: int
     asked_epoch: int = -1
-    """The epoch that the leader was asked about last; -1 before the promise of the leader's epoch is on disk."""
+    """The epoch in the last match request to the leader; -1 before the vote for the leader's epoch is on disk."""
     is_matched: bool = False
     is_cutting: bool = False
-    """What does not match the leader's log is being taken away; then it matches."""
+    """Whether frames that differ from the leader's log are being truncated; then the logs match."""
     lacks: bool = True
-    """Whether the leader has more than this member, or does not know that the stream is matched."""
+    """Whether the leader's log is longer, or the leader does not know that the stream is matched."""
     progress_s: float = 0.0
-    """When something came on the stream, or was asked for."""
+    """When a message last arrived on the stream or a match request was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What a leader knows of one of those who follow."""
+    """A leader's state of one follower."""
 
     follower: Process
     number: int
@@ -50,12 +50,12 @@ class Stream:
     sent: int = 0
     flushed: int = 0
     is_shipping: bool = False
-    """A `Ship` is on its way, and nothing else is sent before it is done."""
+    """Whether a `Ship` is in progress; the next one waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The last of a leader's rounds that a member has answered, and when the answer came."""
+    """The last heartbeat round that a replica answered, and when the answer came."""
 
     member: MemberId
     round: int
@@ -68,27 +68,27 @@ class Leader:
 
     since_s: float
     rounds_before: int = 0
-    """Heartbeats up to this number are of a time when it led before, and answers to them count no more."""
+    """Heartbeats up to this number are of an earlier term of this process; answers to them do not count."""
     epoch_end: int = 0
-    """The end of its EPOCH frame; 0 before it is appended."""
+    """The end of its EPOCH frame; 0 before that is appended."""
     streams: tuple[Stream, ...] = ()
     heard: tuple[Heard, ...] = ()
     rounds: tuple[tuple[int, float], ...] = ()
-    """The last heartbeats: number, and when it was sent."""
+    """The last heartbeats: (number, time when sent)."""
     next_heartbeat_s: float = 0.0
     is_serving: bool = False
-    """Its EPOCH frame was committed, and everything waits no longer."""
+    """Whether its EPOCH frame is committed and it serves requests."""
     successor: MemberId | None = None
-    """To whom it hands over. It appends nothing more."""
+    """The replica to which it transfers leadership; meanwhile it appends nothing."""
     hand_over_until_s: float = 0.0
-    """If the successor has not everything by then, this leader goes on."""
+    """If the successor has not caught up by then, this leader continues."""
 
     def stream_of(self, member: MemberId) -> Stream | None:
-        """The stream to a member; None without one."""
+        """The stream to a replica; None without one."""
         return next((one for one in self.streams if one.follower.member == member), None)
 
     def heard_of(self, member: MemberId) -> Heard:
-        """What was heard of a member; of one that never answered, round 0 at the time when this leader began."""
+        """The last answer of a replica; without one, round 0 at the start of this leader's term."""
         return next((one for one in self.heard if one.member == member), Heard(member, 0, self.since_s))
 
 

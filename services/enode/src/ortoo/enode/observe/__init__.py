@@ -1,5 +1,5 @@
-"""What the enode tells about itself: metrics and spans.
+"""Observability of the enode: metrics, spans and findings.
 
-In: the store, pops, an intake. Out: numbers by name, and an intake that records spans.
+In: the store, pops, an intake. Out: metrics, findings, and an intake that records spans.
 Only `app` imports it.
 """

@@ -1,4 +1,4 @@
-"""What an enode knows to be wrong with itself: its disk, its log, its groups, its messages."""
+"""Findings of an enode about itself: its disk, its log, its groups, its messages."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterator
@@ -14,41 +14,48 @@ SLOW_FLUSH_S = 0.1
 """A flush that takes longer on average makes every durable send wait."""
 HANGING_FLUSH_S = 2.0
 SAMPLES = 20
-"""Of flushes; one is taken at each look at the enode's health."""
+"""The number of samples of flush times; one is taken at each check of the enode's health."""
 CLOCK_BACK_MS = 2_000
 TRIES_MANY = 3
-"""Who has given a message back so often fails at it."""
+"""A message with this many attempts counts as failing."""
 PIECES_MAX = 10_000
-"""How much of what groups hold is looked at, at most."""
+"""The number of intervals of groups that are examined."""
 NAMES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
 class EnodeFindings:
-    """Looks at an open store, on its event loop; it reads no disk."""
+    """Examines an open store, on its event loop; it reads no disk."""
 
     store: Store
     clock: Clock
     _flushes: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    """How many there were at the last looks, and how long they took, all together."""
+    """Samples of (number of flushes, their total seconds)."""
 
     def look(self) -> None:
-        """Take a sample of how long flushes take; to be called twice a second."""
+        """Take a sample of the flush times; to be called twice a second."""
         appender = self.store.engine.appender
         self._flushes.append((appender.flushes, appender.flush_s))
 
     def _flush_s(self) -> float:
-        """How long one took lately; 0 when there were few."""
+        """The recent average time of a flush; 0 with less than 2 flushes."""
         if len(self._flushes) < 2:
             return 0.0
         (before, before_s), (flushes, flush_s) = self._flushes[0], self._flushes[-1]
         return (flush_s - before_s) / (flushes - before) if flushes - before >= 2 else 0.0
 
     def disk(self) -> Iterator[Finding]:
-        """Whether it can write, how fast, and what lies there is whole."""
+        """Findings of the disk: failed or slow writes, damaged data, and a clock that was set back."""
         appender, catalog = self.store.engine.appender, self.store.engine.catalog
-        elsewhere = "sends go to other enodes; those of message groups that belong here wait. Readers are served"
-        if appender.failure:
+        elsewhere = "sends go to other enodes, except that those of message groups assigned here wait; reads are served"
+        if appender.is_folder_gone:
+            yield Finding(
+                "data folder missing",
+                appender.failure,
+                f"it acknowledges nothing until it is opened again; {elsewhere}",
+                "put the folder back where data_dir says, then restart the process; do not start it on an empty one",
+            )
+        elif appender.failure:
             yield Finding(
                 "disk failed",
                 appender.failure,
@@ -61,78 +68,78 @@ class EnodeFindings:
                 appender.full,
                 elsewhere,
                 "enlarge the volume (df and df -i show what is used up), or lower store.retention_bytes or "
-                "store.retention_age_ms: it goes on by itself",
+                "store.retention_age_ms: writes then resume",
             )
         elif appender.starved:
             yield Finding(
-                "descriptors used up",
+                "file descriptors exhausted",
                 appender.starved,
                 elsewhere,
-                "raise the limit of open files (ulimit -n, LimitNOFILE=) or close connections: it goes on by itself",
+                "raise the limit of open files (ulimit -n, LimitNOFILE=) or close connections: writes then resume",
             )
         for damage in islice(catalog.damages, NAMES_MAX):
             yield Finding(
                 "damaged log",
                 f"{damage.length_bytes} bytes of {damage.file} at {damage.position} are wrong: {damage.reason}",
-                "what lies there is answered as DATA_LOSS; everything else is served",
-                "ortoo-enode inspect DIR --verify names every place, ortoo-enode repair DIR what can be done",
+                "reads of these places fail with DATA_LOSS; everything else is served",
+                "ortoo-enode inspect DIR --verify lists every place, ortoo-enode repair DIR the remedies",
             )
         if (hanging_s := appender.flushing_s) > HANGING_FLUSH_S:
             yield Finding(
                 "disk hangs",
-                f"a flush has taken {hanging_s:.1f} s and goes on",
+                f"a flush has not finished for {hanging_s:.1f} s",
                 "every durable send waits for it",
-                "look at the disk (iostat -x 1, dmesg); restart the process on another one if it does not come back",
+                "look at the disk (iostat -x 1, dmesg); restart the process on another one if it does not recover",
             )
         elif (took_s := self._flush_s()) > SLOW_FLUSH_S:
             yield Finding(
                 "slow disk",
                 f"a flush takes {took_s * 1000:.0f} ms",
                 "every durable send waits for one",
-                "see who else uses the disk (iostat -x 1); cloud volumes are often limited by their size",
+                "check which other processes use the disk (iostat -x 1); cloud volumes are often limited by their size",
                 serious=False,
             )
         if (ahead_ms := appender.stored_at_ms - self.clock.now_ms()) > CLOCK_BACK_MS:
             yield Finding(
                 "clock set back",
                 f"the last message was stored {ahead_ms / 1000:.0f} s later than this machine's clock says it is",
-                "messages bear that time until the clock is there; delayed ones and ages are late",
+                "messages get that time until the clock reaches it; delayed messages and retention by age are late",
                 "synchronise the clock (chronyc tracking, timedatectl)",
             )
 
     def messages(self) -> Iterator[Finding]:
-        """What waits for an operator: dead letters, parked transactions, messages that fail again and again."""
+        """Findings that need an operator: dead letters, parked transactions, messages that fail repeatedly."""
         state = self.store.engine.state
         for name, count in sorted(self._dead_letters().items()):
             group = name.removeprefix(DEAD_LETTERS)
             yield Finding(
                 "dead letters",
-                f"{count} messages of group {group} failed at every try and are parked",
-                "nobody processes them, and retention takes them in the end",
-                f"ortoo dlq list {group} says why; ortoo dlq replay {group} sends them again",
+                f"{count} messages of group {group} failed at every attempt and are parked",
+                "no consumer processes them, and retention deletes them in the end",
+                f"ortoo dlq list {group} shows the reasons; ortoo dlq replay {group} sends them again",
                 serious=False,
             )
         if parked := state.halves.listed(parked_only=True, limit=NAMES_MAX):
             groups = ", ".join(sorted({one.producer_group for one in parked}))
             yield Finding(
                 "stalled transactions",
-                f"producers of {groups} were asked in vain about transactions",
-                "their messages are seen by nobody until somebody decides",
+                f"checks of transactions got no verdict from producers of {groups}",
+                "their messages stay invisible until an operator decides",
                 "ortoo tx list --parked, then ortoo tx commit ID, ortoo tx rollback ID or ortoo tx resume ID",
                 serious=False,
             )
         for (topic, group), (count, error) in sorted(self._failing().items()):
-            said = f"; it says: {error}" if error else ""
+            said = f"; its error: {error}" if error else ""
             yield Finding(
                 "failing handler",
-                f"group {group} has tried {count} messages of {topic} {TRIES_MANY} times or more{said}",
-                "after the last try they are parked as dead letters",
+                f"group {group} has attempted {count} messages of {topic} {TRIES_MANY} times or more{said}",
+                "after the last attempt they are parked as dead letters",
                 f"ortoo explain {group} {topic} shows each of them; look at the consumers' logs",
                 serious=False,
             )
 
     def _dead_letters(self) -> dict[str, int]:
-        """Dead-letter topic to how many lie there that were not sent again."""
+        """Dead-letter topic to the number of its messages that were not replayed."""
         found: dict[str, int] = {}
         catalog, offsets = self.store.engine.catalog, self.store.engine.state.offsets
         for copy in self.store.topics():
@@ -151,7 +158,7 @@ class EnodeFindings:
         return found
 
     def _failing(self) -> dict[tuple[str, str], tuple[int, str]]:
-        """(topic, group) to how many messages were tried often, and what a consumer said of one."""
+        """(topic, group) to the number of failing messages, and the error of one of them."""
         found: dict[tuple[str, str], tuple[int, str]] = defaultdict(lambda: (0, ""))
         names = {copy.topic_id: copy.name for copy in self.store.topics()}
         left = PIECES_MAX

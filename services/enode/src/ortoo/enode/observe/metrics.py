@@ -1,4 +1,4 @@
-"""The enode's metrics: what it stored, how far groups are behind, how its disk does."""
+"""The enode's metrics: stored messages, the lag of groups, the health of its disk."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,15 +16,15 @@ from ortoo.enode.store.store import Store, StoreDescription
 COUNTERS = {
     "appends": "Batches stored.",
     "fetches": "Reads answered.",
-    "batches_from_memory": "Batches that readers got from memory.",
-    "batches_from_disk": "Batches that readers got from disk.",
+    "batches_from_memory": "Batches read from memory.",
+    "batches_from_disk": "Batches read from disk.",
     "deleted_segments": "Segments deleted by retention.",
     "flushes": "Calls of fdatasync.",
 }
 GAUGES: dict[str, tuple[str, Callable[[StoreDescription], float]]] = {
     "rocketmq_storage_size": ("Bytes of the log.", lambda it: it.log_bytes),
     "rocketmq_storage_flush_behind_bytes": (
-        "Bytes accepted that are not durable yet.",
+        "Accepted bytes that are not durable yet.",
         lambda it: it.counters["pending_bytes"],
     ),
     "ortoo_segments": ("Files of the log.", lambda it: it.segment_count),
@@ -32,7 +32,7 @@ GAUGES: dict[str, tuple[str, Callable[[StoreDescription], float]]] = {
         "1 while messages are taken; 0 when the disk is full or has failed.",
         lambda it: int(it.writable),
     ),
-    "ortoo_damaged_places": ("Places in the log whose bytes are wrong.", lambda it: len(it.damages)),
+    "ortoo_damaged_places": ("Damaged places in the log.", lambda it: len(it.damages)),
     "ortoo_waiting_fetches": ("Readers waiting at the end of a queue.", lambda it: it.counters["waiting_fetches"]),
 }
 OF_TOPIC = ("topic",)
@@ -40,14 +40,14 @@ OF_GROUP = ("topic", "consumer_group")
 
 
 def register(metrics: Metrics, store: Store, clock: Clock) -> None:
-    """Name what is read from `store`. Names beginning with rocketmq_ are those of RocketMQ 5."""
+    """Register the metrics of `store`. Names that begin with rocketmq_ are those of RocketMQ 5."""
     for name, (help_text, read) in GAUGES.items():
         metrics.gauge(name, help_text, lambda read=read: read(store.describe()))  # type: ignore[misc]
     for name, help_text in COUNTERS.items():
         metrics.counter(f"ortoo_{name}_total", help_text, lambda name=name: store.describe().counters[name])  # type: ignore[misc]
     metrics.counter(
         "ortoo_flush_seconds_total",
-        "How long flushes took, all together.",
+        "Total time of all flushes.",
         lambda: store.describe().counters["flush_ms"] / 1000,
     )
     files = store.engine.catalog.files
@@ -58,16 +58,16 @@ def register(metrics: Metrics, store: Store, clock: Clock) -> None:
         lambda: files.opened,
     )
     metrics.gauge(
-        "ortoo_index_bytes", "Memory for knowing which queue lies where.", lambda: store.engine.catalog.index_bytes
+        "ortoo_index_bytes", "Memory of the index of queues by segment.", lambda: store.engine.catalog.index_bytes
     )
-    metrics.gauge("ortoo_index_bytes_max", "What that may be at most.", lambda: store.engine.settings.index_bytes_max)
-    metrics.gauge("ortoo_dedup_ids", "Ids of messages that are remembered.", lambda: len(store.engine.state.ids))
+    metrics.gauge("ortoo_index_bytes_max", "Limit of ortoo_index_bytes.", lambda: store.engine.settings.index_bytes_max)
+    metrics.gauge("ortoo_dedup_ids", "Remembered deduplication ids.", lambda: len(store.engine.state.ids))
     _register_topics(metrics, store)
     _register_groups(metrics, store, clock)
 
 
 def register_pops(metrics: Metrics, store: Store, pops: Leasing, sending: SendingBack) -> None:
-    """Name what is read from where messages are popped, and given back."""
+    """Register the metrics of popped messages and dead letters."""
 
     def named(totals: Mapping[tuple[int, str], int]) -> list[tuple[tuple[str, ...], int]]:
         known = {(topic_id, group): store.topic(topic_id) for topic_id, group in totals}
@@ -75,7 +75,7 @@ def register_pops(metrics: Metrics, store: Store, pops: Leasing, sending: Sendin
 
     metrics.counter(
         "ortoo_pops_expired_total",
-        "Messages whose time was over before a group that pops got them.",
+        "Messages that expired before a group received them by pop.",
         lambda: named(pops.expired_totals),
         labels=OF_GROUP,
     )
@@ -88,7 +88,7 @@ def register_pops(metrics: Metrics, store: Store, pops: Leasing, sending: Sendin
 
 
 def register_transactions(metrics: Metrics, store: Store, transactions: Transactions) -> None:
-    """Name what waits for a verdict, and what became of what did."""
+    """Register the metrics of open and ended transactions."""
 
     def named(totals: Mapping[int, int]) -> list[tuple[tuple[str, ...], int]]:
         return [((topic.name,), totals[topic.topic_id]) for topic in store.topics() if topic.topic_id in totals]
@@ -104,7 +104,7 @@ def register_transactions(metrics: Metrics, store: Store, transactions: Transact
 
     metrics.gauge(
         "rocketmq_half_messages",
-        "Messages of transactions that nobody has ended yet.",
+        "Messages of open transactions.",
         lambda: named(open_messages()),
         labels=OF_TOPIC,
     )
@@ -118,10 +118,10 @@ def register_transactions(metrics: Metrics, store: Store, transactions: Transact
 
 
 def register_groups(metrics: Metrics, groups: GroupLives) -> None:
-    """Name what became of groups that nobody needs."""
+    """Register the metric of dropped groups."""
     metrics.counter(
         "ortoo_groups_dropped_total",
-        "Groups in a topic of which everything kept was dropped.",
+        "Groups whose state in a topic was dropped, by reason.",
         lambda: [((why,), count) for why, count in groups.dropped.items()],
         labels=("reason",),
     )
@@ -142,17 +142,17 @@ def _register_topics(metrics: Metrics, store: Store) -> None:
     )
     metrics.gauge(
         "ortoo_stored_messages",
-        "Messages that retention has left.",
+        "Stored messages that retention has not deleted.",
         lambda: [((one.topic,), one.messages) for one in topic_totals(store.engine)],
         labels=OF_TOPIC,
     )
-    metrics.gauge("rocketmq_topic_number", "Topics that lie on this enode.", lambda: len(store.topics()))
+    metrics.gauge("rocketmq_topic_number", "Topics on this enode.", lambda: len(store.topics()))
 
 
 def _register_groups(metrics: Metrics, store: Store, clock: Clock) -> None:
     metrics.gauge(
         "rocketmq_consumer_lag_messages",
-        "Messages stored here that a group has not acknowledged.",
+        "Messages on this enode that a group has not acknowledged.",
         lambda: (((lag.topic, lag.group), lag.messages) for lag in group_lags(store.engine)),
         labels=OF_GROUP,
     )
@@ -166,7 +166,7 @@ def _register_groups(metrics: Metrics, store: Store, clock: Clock) -> None:
 
     metrics.counter(
         "ortoo_backward_commits_total",
-        "Offsets that were committed below the stored one.",
+        "Commits of an offset below the stored one.",
         lambda: store.offsets.backward_commits,
     )
     metrics.gauge(

@@ -1,4 +1,4 @@
-"""Where the enode adds spans to the traces of messages: from a batch's arrival until it is durable."""
+"""Spans for traced messages: from a batch's arrival until it is durable."""
 
 import asyncio
 from typing import Any
@@ -23,7 +23,7 @@ class TracedIntake(Intake):
     def begin(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode
     ) -> asyncio.Future[Appended] | None:
-        """As `Intake.begin`; None, too, for what is traced: `append` sees when it ends."""
+        """As `Intake.begin`, but None for traced batches too: `append` records the end of their spans."""
         return None if sampled_contexts(batch.records) else super().begin(topic_id, queue_id, batch, flush_mode)
 
     async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, **options: Any) -> Appended:

@@ -1,4 +1,4 @@
-"""Tools for a store beside its server: look at it, mend it, back it up, make one of a backup.
+"""Tools for a store without its server: inspect, repair, back up, restore.
 
-In: a folder. Out: lines about what is in it, steps that mend it, a copy. Only the command line runs them.
+They take a folder, and return lines about its contents, steps of a repair, or a copy. Only the command line runs them.
 """

@@ -1,11 +1,11 @@
 """`ortoo-enode backup DIR BACKUP`: copy a store, also while its enode runs.
 
-    ortoo-enode backup DIR BACKUP       DIR is the enode's data_dir; BACKUP another folder, of any file system
-    ortoo-enode restore BACKUP DIR      makes a store of it again
+* `ortoo-enode backup DIR BACKUP`: DIR is the enode's data_dir, and BACKUP another folder on any file system
+* `ortoo-enode restore BACKUP DIR`: make a store of the backup
 
-The log only grows, so a copy of its files up to a place where a frame ends is the store as it was then: everything that
-was acknowledged before the backup began is in it, and nothing is there in part. A second backup into the same folder
-copies only what is new.
+The log only grows, so a copy of its files up to the end of a frame is an earlier state of the store. It has everything
+that was acknowledged before the backup began, and no partial frames. A second backup into the same folder
+copies only new data.
 """
 
 import argparse
@@ -31,14 +31,14 @@ from ortoo.enode.recovery.member_opening import known_end
 from ortoo.enode.recovery.strays import strays_among
 
 TRIES = 5
-"""How often it is begun anew because retention was quicker; what was copied stays."""
+"""Maximum of restarts because retention deleted a segment meanwhile; copied files stay."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Take a backup and say what it holds. Returns 0. Errors: as `take_backup`."""
+    """Take a backup and print its contents. Returns 0. Errors: as `take_backup`."""
     parser = argparse.ArgumentParser(prog="ortoo-enode backup", description="Copy a store, also while its enode runs.")
     parser.add_argument("folder", type=Path, metavar="DIR", help="the store's folder, the enode's data_dir")
-    parser.add_argument("target", type=Path, metavar="BACKUP", help="a folder for the backup, or with the one before")
+    parser.add_argument("target", type=Path, metavar="BACKUP", help="a folder for the backup, or with the previous one")
     chosen = parser.parse_args(arguments)
     listed, new_bytes = take_backup(RealDisk(), chosen.folder, chosen.target, SystemClock())
     sys.stdout.write(
@@ -49,32 +49,32 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[BackupList, int]:
-    """Copy the store in `folder` to `target`; its list, and how many bytes were copied.
+    """Copy the store in `folder` to `target`; the backup's list, and the number of copied bytes.
 
-    Errors: NotFound without a store; Unsupported for a member's; Conflict when `target` has something else or is in
-    use; DataLoss when the store has less than it had, or than the backup before; Unavailable when retention was
-    quicker; OSError.
+    Errors: OSError. NotFound without a store. Unsupported for a replica's store. Conflict when `target` is in use or
+    has other files. DataLoss when the store has less data than before, or less than the previous backup. Unavailable
+    when retention deleted segments too fast.
     """
     identity = read_identity(disk, folder)
     if identity is None:
-        raise NotFound(f"{folder} is no store: it has no file `identity`", field="DIR")
+        raise NotFound(f"{folder} is not a store: it has no file `identity`", field="DIR")
     if REIGN_NAME in disk.list(folder):
         raise Unsupported(
-            f"{folder} belongs to a member of enode {identity.enode}, and the copies of that are its other members: "
-            "replace a lost disk by an empty one, or add members where there is one alone (`ortoo enode add`)",
+            f"{folder} belongs to a replica of enode {identity.enode}, whose other replicas are its copies. Replace a "
+            "lost disk by an empty one, or add replicas if there is only one (`ortoo enode add`)",
             field="DIR",
         )
     known = read_backup_list(disk, target)
     if known is None and not is_empty(disk, target):
         raise Conflict(
-            f"{target} holds something that is no backup, or a first one that did not get through; give an empty one",
+            f"{target} holds other files, or an incomplete first backup; choose an empty folder",
             field="BACKUP",
         )
     if known is not None and known.store_id != identity.store_id:
-        # Also of this enode's own store before it was lost: an empty one that took its name must not end its backup.
+        # It may be the backup of this enode's lost store, which a new store of that name must not overwrite.
         raise Conflict(
-            f"{target} holds a backup of store {known.store_id} of enode {known.enode} of cluster {known.cluster}, and "
-            f"{folder} is store {identity.store_id} of enode {identity.enode}; give another folder",
+            f"{target} holds a backup of store {known.store_id} of enode {known.enode} of cluster {known.cluster}, but "
+            f"{folder} is store {identity.store_id} of enode {identity.enode}; choose another folder",
             field="BACKUP",
         )
     disk.make_folder(target)
@@ -87,41 +87,41 @@ def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[B
                 return _copy(disk, folder, target, identity, known, clock.now_ms())
             except FileNotFoundError:
                 continue
-    raise Unavailable("retention removed segments faster than they were copied; try again, or when less is sent")
+    raise Unavailable("retention removed segments faster than they were copied; retry, possibly under less load")
 
 
 def _copy(
     disk: Disk, folder: Path, target: Path, identity: Identity, known: BackupList | None, now_ms: int
 ) -> tuple[BackupList, int]:
-    """One try. Errors: FileNotFoundError when retention took a segment meanwhile."""
+    """One attempt. Errors: FileNotFoundError when retention deleted a segment meanwhile."""
     durable = known_end(disk, folder)
-    # The record first: retention moves it before it removes a segment, and leaves two checkpoints behind it.
+    # Read the record first: retention advances it before it removes a segment, and keeps two checkpoints behind it.
     begin = read_log_begin(disk, folder)
     starts = [base for base in bases(disk.list(folder)) if begin is None or base >= begin.position]
     with SegmentFiles(disk) as files:
         strays = set(strays_among(files, folder, starts))
     starts = [base for base in starts if base not in strays]
     if read_log_begin(disk, folder) != begin:
-        raise FileNotFoundError(folder)  # retention let go of segments between the two looks
-    listed = BackupList(identity.cluster, identity.enode, identity.store_id, now_ms, 0, begin)
+        raise FileNotFoundError(folder)  # retention deleted segments between the two reads
+    listed = BackupList(identity.cluster, identity.enode, identity.store_id, now_ms, 0, begin, log=identity.log)
     new_bytes = 0
     if starts:
-        # Whatever is acknowledged by now lies below this place, and below it nothing is written any more.
+        # All data acknowledged before lies below this position, and the log below it no longer changes.
         listed.end_position = _end(disk, folder, starts[-1], durable)
     if listed.end_position < durable:
         raise DataLoss(
-            f"{folder} held a log up to position {durable}, which ends at position {listed.end_position} now: put the "
-            "missing files back, or let the enode start on it, which names what is lost; then take another backup"
+            f"{folder} held a log up to position {durable}, but it now ends at position {listed.end_position}. Restore "
+            "the missing files, or start the enode, which reports the lost data. Then take another backup"
         )
     sizes = {base: _size(disk, folder / segment_name(base)) for base in starts}
     for base, kept in known.segments.items() if known is not None else ():
-        # What the store lost since is whole in the backup, perhaps nowhere else. What was copied before it was durable
-        # may be gone with a power cut: that took nothing of the file's length, or the next file begins where it ends.
+        # Data that the store has lost since may be whole only in the backup. But bytes that were copied before they
+        # were durable may be lost by a power cut. Then the file kept its length, or the next file begins at its end.
         has_all = base in sizes and (kept.used_bytes <= sizes[base] or base + sizes[base] in sizes)
         if not has_all and (begin is None or base >= begin.position):
             raise DataLoss(
-                f"{folder / segment_name(base)} is gone or shorter than it was, and retention did not do that: "
-                f"{target} has it and stays as it is; restore that, or back up what is left to another folder"
+                f"{folder / segment_name(base)} is missing or shorter than before, but retention did not delete it. "
+                f"{target} has it and was not changed. Restore that, or back up the rest to another folder"
             )
     for base, end in pairwise([*starts, listed.end_position]):
         before = known.segments.get(base) if known is not None else None
@@ -144,7 +144,7 @@ def _copy(
 
 
 def _end(disk: Disk, folder: Path, base: int, durable: int) -> int:
-    """Where the last segment ends: behind its last whole frame, and not below what is known to be durable."""
+    """The end of the last segment: that of its last whole frame, and not below the known durable position."""
     with SegmentFiles(disk) as files:
         segment = Segment(files, folder, base, base)
         segment.limit = base + segment.size_bytes()
@@ -154,7 +154,7 @@ def _end(disk: Disk, folder: Path, base: int, durable: int) -> int:
 
 
 def _is_copied(disk: Disk, source: Path, target: Path, known: KeptSegment, used_bytes: int, *, is_last: bool) -> bool:
-    """Whether a segment that is not written any more is in the backup. What a repair cut ends in another frame."""
+    """Whether a full segment is in the backup; one that a repair truncated has another last frame."""
     if is_last or known.used_bytes != used_bytes or target.name not in disk.list(target.parent):
         return False
     at = max(0, used_bytes - HEADER_BYTES)

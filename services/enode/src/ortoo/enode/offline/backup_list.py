@@ -1,4 +1,4 @@
-"""The list of a backup of a store: whose it is, how far its log goes, and each segment with its SHA-256."""
+"""The list of a store's backup: its store, the end of its log, and each segment with its SHA-256."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ FILE_NAME = "backup"
 VERSION = 1
 CHUNK_BYTES = 4 << 20
 TEMPORARY = ".tmp"
-"""How the name of a file ends that is not whole yet."""
+"""Suffix of the name of an incomplete file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,39 +24,42 @@ class KeptSegment:
     """One segment of a backup."""
 
     used_bytes: int
-    """How much of it is log, and in the backup."""
+    """The length of the log in it, which is the length in the backup."""
     file_bytes: int
-    """How large its file is in a store."""
+    """The size of its file in a store."""
     sha256: str
-    """Of the used bytes, in hexadecimal."""
+    """The digest of the used bytes, in hexadecimal."""
 
 
 @dataclass(slots=True)
 class BackupList:
-    """What a folder with a backup holds."""
+    """The contents of a folder with a backup."""
 
     cluster: str
     enode: str
     store_id: str
-    """Of the store that it was made of."""
+    """The id of the store that was backed up."""
     taken_at_ms: int
-    """When the last one was begun, milliseconds since 1970-01-01 UTC."""
+    """The start of the last backup, milliseconds since 1970-01-01 UTC."""
     end_position: int
     begin: LogBegin | None
-    """Where its log begins, as the store recorded it."""
+    """The begin of the log, as the store recorded it."""
     segments: dict[int, KeptSegment] = field(default_factory=dict)
-    """By the position of their first byte, ascending."""
+    """The segments by the position of their first byte, ascending."""
+    log: str = ""
+    """The fingerprint in the frames of its log, as in the store's identity."""
 
     def write(self, disk: Disk, folder: Path) -> None:
-        """Replace the list, durably. Errors: OSError."""
+        """Replace the list durably. Errors: OSError."""
         segments = [[base, *asdict(one).values()] for base, one in self.segments.items()]
         begin = self.begin.encoded().hex() if self.begin is not None else ""
-        fields = {name: getattr(self, name) for name in self.__slots__} | {"segments": segments, "begin": begin}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "log" or self.log}
+        fields |= {"segments": segments, "begin": begin}
         write_lines(disk, folder / FILE_NAME, VERSION, fields)
 
 
 def is_empty(disk: Disk, folder: Path) -> bool:
-    """Whether a folder has nothing of anybody's, as the root of a new file system."""
+    """Whether a folder is empty, possibly the root of a new file system."""
     return not set(disk.list(folder)) - {"lost+found"}
 
 
@@ -72,9 +75,9 @@ def _made(fields: Mapping[str, Any]) -> BackupList:
 
 
 def copied(disk: Disk, source: Path, target: Path, length: int) -> str:
-    """Copy the first `length` bytes of a file, durably but for the new file's name; their SHA-256.
+    """Copy the first `length` bytes of a file; their SHA-256. The bytes are durable, but not yet the new file's name.
 
-    A file that is there under that name is replaced in one step. Errors: DataLoss when the source is shorter, OSError.
+    An existing file of that name is replaced in one step. Errors: OSError. DataLoss when the source is shorter.
     """
     temporary = target.with_name(target.name + TEMPORARY)
     if temporary.name in disk.list(target.parent):

@@ -1,13 +1,15 @@
-"""`ortoo-enode elect DIR --lose`: go on with one disk when the majority of a set's disks is gone for good.
+"""`ortoo-enode elect DIR --lose`: continue with one disk after the permanent loss of the majority of a set's disks.
 
-    ortoo-enode elect DIR --lose                what the disk has, and what would be done
-    ortoo-enode elect DIR --lose --apply        do it; no process may have the folder open
+* `ortoo-enode elect DIR --lose`: show the contents of the disk, and the planned steps
+* `ortoo-enode elect DIR --lose --apply`: do it; no process may have the folder open
 
-Before it does it asks the others, which the member's settings tell (the environment, or -c FILE): while one of
-them answers, they may be a majority that goes on. --others-are-gone does it all the same.
+First it asks the name servers and all addresses that they or the replica's settings list (the environment, or -c FILE).
+If another replica runs, it may be part of a serving majority, so the command refuses. --others-are-gone overrides this.
 
-The disk becomes a set of its own, of one member, with all of the log that it has. What others had acknowledged with
-each other behind its end is lost, and so is what this disk itself had and lost. Disks of the former set are refused
+A disk without its hard state (the file `reign`) can be used, too, because its new set does not need its votes.
+
+The disk becomes its own set of one replica, with its whole log. Data that other replicas acknowledged behind its end is
+lost, and so is data that this disk itself had and lost. Disks of the previous set are refused
 from then on: empty them, and add them as new members.
 """
 
@@ -19,132 +21,154 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ortoo.common.errors import Conflict, Invalid
-from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
+from ortoo.common.errors import DataLoss, Invalid
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import read_identity, write_identity
+from ortoo.enode.disk.log_begin import read_log_begin
+from ortoo.enode.disk.outline_file import FILE_NAME as OUTLINE_NAME
 from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
-from ortoo.enode.disk.reign_file import KeptReign, read_reign, write_reign
+from ortoo.enode.disk.reign_file import FILE_NAME as REIGN_NAME
+from ortoo.enode.disk.reign_file import KeptReign, read_reign, read_serial, write_reign
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.members.identity import Configuration, Tail
-from ortoo.enode.members.log_outline import MembersFrame
+from ortoo.enode.log.segment import bases
+from ortoo.enode.members.identity import Configuration, MemberId, Tail
+from ortoo.enode.members.log_outline import EpochStart, History, LogOutline, MembersFrame
+from ortoo.enode.recovery.hard_state import epoch_at
 from ortoo.enode.recovery.member_opening import known_end, recover_member, whole_end
 from ortoo.enode.recovery.restored import write_restored
-from ortoo.enode.rpc.members.peers import is_of_set
-from ortoo.enode.settings import Settings, load
+from ortoo.enode.rpc.members.living_set import check_no_living_set
+from ortoo.enode.settings import load
 
 
 @dataclass(frozen=True, slots=True)
 class Survivor:
-    """The one disk that is left, as its files tell."""
+    """The one remaining disk, from its files."""
 
     kept: KeptReign
     outline: KeptOutline
+    enode: str
+    lost: str = ""
+    """The file that is lost or refused, and the reason; empty = none."""
 
     def said(self, end: int, flushed: int = 0) -> str:
-        """What there is, and what it costs to go on with it. The disk has everything below `end`, and had `flushed`."""
+        """The contents and the losses, as text. The disk has the log below `end`, and once had it below `flushed`."""
         kept, voters = self.kept, self.outline.outline.members.voters
-        former = ", ".join(str(one.number) for one in voters) or "none that are known"
+        former = ", ".join(str(one.number) for one in voters) or "unknown"
         lines = [
-            f"member {kept.member.number} of set {kept.set_id} (voters at its last start: {former}) has promised epoch "
-            f"{kept.reign.epoch}",
-            f"its log ends at position {end}: whatever a majority without it has acknowledged behind that is lost; "
-            "`ortoo enode members ENODE` shows how far each of the others was when it reported last",
+            f"replica {kept.member.number} of set {kept.set_id} (voters at its last start: {former}) has voted in "
+            f"epoch {kept.reign.epoch}",
+            f"its log ends at position {end}. Data that a majority without it acknowledged behind that is lost. "
+            "`ortoo enode members ENODE` shows the last reported position of each of the others",
         ]
+        if self.lost:
+            lines.insert(0, f"the vote of the disk is unknown ({self.lost}); its new set does not need it")
         if kept.reign.owed.position > end:
             lines.append(
-                f"this disk itself once was at position {kept.reign.owed.position}: what lies between is lost, too"
+                f"this disk itself once had the log up to position {kept.reign.owed.position}; the rest is lost, too"
             )
         if flushed > end:
             lines.append(
-                f"it is damaged there: what lies behind, up to position {flushed}, is lost, and --apply takes it away; "
+                f"it is damaged there. The log behind that, up to position {flushed}, is lost, and --apply removes it: "
                 "copy the folder first"
             )
         return "\n".join(lines) + "\n"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show what would be lost, and go on without it with `--apply`. Returns 0; 3 when nothing was done."""
-    parser = argparse.ArgumentParser(prog="ortoo-enode elect", description="Go on with one disk of a set of members.")
-    parser.add_argument("folder", type=Path, metavar="DIR", help="the member's folder; no server may have it open")
-    parser.add_argument("--lose", action="store_true", required=True, help="accept that what only others have is lost")
+    """Show the losses, and continue without the lost data with `--apply`. Returns 0; 3 when nothing was done."""
+    parser = argparse.ArgumentParser(prog="ortoo-enode elect", description="Continue with one disk of a replica set.")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the replica's folder; no server may have it open")
+    parser.add_argument("--lose", action="store_true", required=True, help="accept the loss of others' data")
     parser.add_argument("--apply", action="store_true", help="do it")
-    parser.add_argument("-c", dest="file", type=Path, metavar="FILE", help="the member's settings file, TOML")
+    parser.add_argument("-c", dest="file", type=Path, metavar="FILE", help="the replica's settings file, TOML")
     parser.add_argument(
-        "--others-are-gone", action="store_true", help="do it although another member answers, or cannot be asked"
+        "--others-are-gone", action="store_true", help="do it although another replica answers, or cannot be asked"
     )
     chosen = parser.parse_args(arguments)
     disk, folder = RealDisk(), chosen.folder
     with disk.lock(folder):
-        found = survivor(disk, folder)
+        settings = load(os.environ, file=chosen.file, overrides={}).settings
+        found = survivor(disk, folder, settings.member)
         sys.stdout.write(found.said(whole_end(disk, folder, found.outline), known_end(disk, folder)))
         if not chosen.apply:
-            sys.stdout.write("nothing was changed; add --apply to go on with this disk alone\n")
+            sys.stdout.write("nothing was changed; add --apply to continue with this disk alone\n")
             return 3
-        if not chosen.others_are_gone:
-            settings = load(os.environ, file=chosen.file, overrides={}).settings
-            asyncio.run(check_others(found, settings, SystemClock()))
-        end = go_on_alone(disk, folder, SystemClock(), Randomness())
-        sys.stdout.write(f"it is a set of one member now, with the log up to {end}: start it, then add empty disks\n")
+        is_alone = found.outline.outline.members.voters == (found.kept.member,)
+        if not chosen.others_are_gone and not is_alone:
+            kept = found.kept
+            asyncio.run(check_no_living_set(found.enode, kept.set_id, kept.member, settings, SystemClock()))
+        end = go_on_alone(disk, folder, SystemClock(), Randomness(), settings.member)
+        sys.stdout.write(f"it is a set of one replica now, with the log up to {end}: start it, then add empty disks\n")
     return 0
 
 
-def survivor(disk: Disk, folder: Path) -> Survivor:
-    """What a folder says of its member. Errors: Invalid when it is none, or its set never began."""
-    kept, outline = read_reign(disk, folder), read_outline(disk, folder)
-    if kept is None or outline is None or not kept.set_id:
-        raise Invalid(f"{folder} is not the folder of a member whose set has begun; nothing is to be elected there")
-    return Survivor(kept, outline)
+def survivor(disk: Disk, folder: Path, number: int = 1) -> Survivor:
+    """The replica of a folder. `number` is used if the folder does not have the replica's number.
 
-
-async def check_others(found: Survivor, settings: Settings, clock: Clock) -> None:
-    """Ask every address of the settings for the set. Errors: Conflict when one answers; Invalid when nobody is known.
-
-    Who is silent may still live behind a broken network: that only the operator knows.
+    Errors: DataLoss, Unsupported. Invalid when there is no replica, or its set was never initialized.
     """
-    kept, voters = found.kept, found.outline.outline.members.voters
-    if voters == (kept.member,):
-        return
-    if not settings.member_address_list:
-        raise Invalid(
-            "nobody knows where the other members are, to ask whether they are gone: give the member's settings "
-            "(-c FILE, or ORTOO_ENODE_MEMBER_ADDRESSES), or say --others-are-gone",
-            field="member_addresses",
-        )
-    async with cluster_channels(settings, cluster_token(settings.cluster_token_file, clock)) as channels:
-        for address in settings.member_address_list:
-            if await is_of_set(address, kept.set_id, kept.member, channels):
-                raise Conflict(
-                    f"a member of set {kept.set_id} answers at {address}: if it leads with others, two sets would go "
-                    "on from here. Stop it first, or, if its disk is lost as well, say --others-are-gone",
-                    field="member_addresses",
-                )
+    identity, lost = read_identity(disk, folder), ""
+    try:
+        kept = read_reign(disk, folder)
+        if kept is None and identity is not None and identity.has_hard_state:
+            lost = f"the file {REIGN_NAME} is missing"
+    except DataLoss as error:
+        kept, lost = None, error.message
+    try:
+        outline = read_outline(disk, folder)
+    except DataLoss as error:
+        outline, lost = None, error.message
+    if kept is None and identity is not None and identity.has_hard_state:
+        known = outline.outline.members.everybody if outline is not None else ()
+        number = next((one.number for one in known if one.disk == identity.disk), number)
+        start, _ = read_serial(disk, folder)
+        kept = KeptReign(MemberId(number, identity.disk), identity.store_id, identity.created_at_ms, start)
+    if kept is None or not kept.set_id or (outline is None and not bases(disk.list(folder))):
+        raise Invalid(f"{folder} is not the folder of a replica of an initialized set, so it cannot be elected")
+    if outline is None:
+        lost, outline = lost or f"the file {OUTLINE_NAME} is missing", _outline_of(disk, folder, kept.member)
+    return Survivor(kept, outline, identity.enode if identity is not None else "", lost)
 
 
-def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness) -> int:
-    """Make the disk a set of its own; where its log ends. Errors: Invalid, DataLoss, OSError.
+def _outline_of(disk: Disk, folder: Path, member: MemberId) -> KeptOutline:
+    """The log summary from the log's begin and its epoch, if the file is missing. The rest is read from the log."""
+    recorded, starts = read_log_begin(disk, folder), bases(disk.list(folder))
+    begin = recorded.position if recorded is not None else starts[0]
+    epoch = epoch_at(disk, folder, begin) if begin in starts else 0
+    history = History((EpochStart(epoch, begin),)) if epoch and begin else History()
+    placed = (MembersFrame(begin, Configuration((member,))),)
+    return KeptOutline(LogOutline(begin, begin, begin, begin, history, placed))
 
-    The set's new id is written first: from then on nobody of the former set speaks with this disk, so that it votes
-    alone only when it is heard by itself alone. Interrupted anywhere, it is done by doing it again.
+
+def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness, number: int = 1) -> int:
+    """Make the disk its own set; the end of its log. Errors: Invalid, DataLoss, OSError.
+
+    The set's new id is written first. From then on no replica of the previous set talks to this disk, so its own vote
+    is used only within its new set. After an interruption anywhere, the command can be repeated.
     """
-    found = survivor(disk, folder)
-    whole_end(disk, folder, found.outline)  # before anything is taken away
+    found = survivor(disk, folder, number)
+    whole_end(disk, folder, found.outline)  # before any change
+    if found.lost and REIGN_NAME in disk.list(folder):
+        disk.remove(folder / REIGN_NAME)
     with SegmentFiles(disk) as files:
         log = recover_member(files, folder, found.outline, is_last=True)
+    reign, former, identity = found.kept.reign, found.kept, read_identity(disk, folder)
+    set_id, now_ms = randomness.id_text(), clock.now_ms()
+    renewed = identity.renewed(set_id, now_ms, former.member.disk) if identity is not None else None
     write_restored(disk, folder, randomness)
     kept = replace(
-        found.kept,
-        set_id=randomness.id_text(),
-        created_at_ms=clock.now_ms(),
+        former,
+        set_id=set_id,
+        created_at_ms=now_ms,
         is_founder=True,
-        reign=replace(found.kept.reign, owed=Tail(0, 0)),
+        reign=replace(reign, epoch=max(reign.epoch, log.outline.history.last_epoch), owed=Tail(0, 0)),
+        made_from=renewed.made_from if renewed is not None else former.set_id,
     )
     write_reign(disk, folder, kept)
-    if (identity := read_identity(disk, folder)) is not None:
-        now = replace(identity, store_id=kept.set_id, created_at_ms=kept.created_at_ms)
-        write_identity(disk, folder, now)
+    if renewed is not None:
+        write_identity(disk, folder, replace(renewed, begins_anew=True))
     alone = MembersFrame(log.outline.appended, Configuration((kept.member,)))
     write_outline(disk, folder, KeptOutline.of(replace(log.outline, placed=(alone,))))
     return log.outline.appended

@@ -1,13 +1,13 @@
 """`ortoo-enode inspect DIR`: read a store without the server, as JSON lines. Writes nothing.
 
-    ortoo-enode inspect DIR                 segments, topics, queues, offsets, damage
-    ortoo-enode inspect DIR --verify        also read every byte, and name all that is bad
-    ortoo-enode inspect DIR --frames        also every frame header
-    ortoo-enode inspect DIR --state         also producers' windows
-    ortoo-enode inspect DIR --message ID    only the frame that holds this message
+* `ortoo-enode inspect DIR`: segments, topics, queues, offsets, damage
+* `ortoo-enode inspect DIR --verify`: also read every byte, and list all damage
+* `ortoo-enode inspect DIR --frames`: also every frame header
+* `ortoo-enode inspect DIR --state`: also producers' windows
+* `ortoo-enode inspect DIR --message ID`: only the frame of this message
 
 Each line is an object. Integers are as in JSON of protobuf: those of at most 32 bits are numbers, the others strings.
-A store that is open in a server can be looked at; what the server writes meanwhile may look like a torn tail.
+A store that is open in a server can be inspected. Frames that the server writes meanwhile may look like a torn tail.
 """
 
 import argparse
@@ -39,14 +39,14 @@ NUMBERS = frozenset(
         *("prefix_crc", "prefix_length", "queue_count", "queue_id", "row", "store_open"),
     )
 )
-"""The fields whose integers have at most 32 bits; what is not named here is printed as a string."""
+"""The fields whose integers have at most 32 bits; all other integers are printed as strings."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what is asked for. Returns 0, or 3 when damage was found. Errors: OrtooError."""
+    """Print the requested lines. Returns 0, or 3 when damage was found. Errors: OrtooError."""
     parser = argparse.ArgumentParser(prog="ortoo-enode inspect", description="Read a store without the server.")
     parser.add_argument("folder", type=Path, metavar="DIR", help="the store's folder")
-    parser.add_argument("--verify", action="store_true", help="read every byte and name all that is bad")
+    parser.add_argument("--verify", action="store_true", help="read every byte and list all damage")
     parser.add_argument("--frames", action="store_true", help="show every frame's header")
     parser.add_argument("--state", action="store_true", help="show producers' windows too")
     parser.add_argument("--message", metavar="ID", help="show only the frame of this message")
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
 def inspect(
     disk: Disk, folder: Path, *, verify: bool = False, frames: bool = False, state: bool = False
 ) -> Iterator[Line]:
-    """All there is to say about a store, one line a thing. Errors: NotFound, DataLoss, Unsupported."""
+    """The contents of a store, one line each. Errors: NotFound, DataLoss, Unsupported."""
     recovered = _read(disk, folder)
     catalog = recovered.catalog
     identity = read_identity(disk, folder)
@@ -104,9 +104,9 @@ def inspect(
 
 
 def find_message(disk: Disk, folder: Path, message_id: str) -> Line:
-    """The frame that holds a message, by the id made of where it lies.
+    """The frame of a message, by the id that contains its place.
 
-    Errors: Invalid for another kind of id; NotFound when no frame holds it.
+    Errors: Invalid for another kind of id. NotFound when no frame holds it.
     """
     address = message_address(message_id)
     if address is None:
@@ -138,7 +138,7 @@ def _read(disk: Disk, folder: Path) -> Recovered:
 
 
 def _line(kind: str, thing: object = None, /, **more: Any) -> Line:
-    """What is said of a thing: the fields of a dataclass, and more; topics by their id in hex."""
+    """The line for a thing: the fields of a dataclass, and more. Topic ids are in hex."""
     fields = asdict(thing) if is_dataclass(thing) and not isinstance(thing, type) else {}
     line: Line = {"type": kind, **fields, **more}
     if "topic_id" in line:
@@ -147,7 +147,7 @@ def _line(kind: str, thing: object = None, /, **more: Any) -> Line:
 
 
 def _plain(value: Any, field: str = "") -> Any:
-    """What is printed of a value that stands in a field, or in a list in it."""
+    """The printed form of a value in a field, or in a list in it."""
     if isinstance(value, dict):
         return {name: _plain(item, str(name)) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -182,7 +182,7 @@ def _state(recovered: Recovered, *, windows: bool) -> Iterator[Line]:
 
 
 def _verify(catalog: Catalog, end_position: int, known: set[int]) -> Iterator[Line]:
-    """Read every frame's body; damage that is known already is not told again."""
+    """Read every frame's body; known damage is not listed again."""
     checked = 0
     for segment in catalog.segments:
         end = segment.end if segment.end is not None else end_position
@@ -199,7 +199,7 @@ def _verify(catalog: Catalog, end_position: int, known: set[int]) -> Iterator[Li
 
 
 def _queues_at(segment: Segment, position: int) -> list[Line]:
-    """Which offsets a frame with a whole header and a bad body holds."""
+    """The offsets of a frame with a whole header and a bad body."""
     one = next(iter(walk(segment.read, position, segment.limit)), None)
     if not isinstance(one, FrameHeader) or one.position != position or one.kind != Kind.MESSAGES:
         return []

@@ -1,13 +1,13 @@
-"""`ortoo-enode repair DIR`: show what is wrong with a store and what can be done; do it only with `--apply`.
+"""`ortoo-enode repair DIR`: show the damage of a store and the possible steps; do them only with `--apply`.
 
-    ortoo-enode repair DIR                              what is wrong with the store
-    ortoo-enode repair DIR --caches                     remove index files and the marker; a start makes them
-    ortoo-enode repair DIR --identity CLUSTER ENODE     write a new file `identity`
-    ortoo-enode repair DIR --without-checkpoint         go on with the state that the remaining segments show
-    ortoo-enode repair DIR --cut POSITION               give up the log from there on
+* `ortoo-enode repair DIR`: show the damage of the store
+* `ortoo-enode repair DIR --caches`: remove index files and the marker; a start rebuilds them
+* `ortoo-enode repair DIR --identity CLUSTER ENODE`: write a new file `identity`
+* `ortoo-enode repair DIR --without-checkpoint`: continue with the state from the remaining segments
+* `ortoo-enode repair DIR --cut POSITION`: truncate the log at a position
 
-Each shows its steps first; with `--apply` it takes them. Nothing else is changed, and no damaged byte is made good:
-offsets in damaged places keep answering DATA_LOSS.
+Each shows its steps first, and executes them with `--apply`. Nothing else is changed, and no damaged byte is restored.
+Offsets in damaged places keep answering DATA_LOSS.
 """
 
 import argparse
@@ -22,46 +22,50 @@ from ortoo.common.errors import DataLoss, Invalid, OrtooError
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
+from ortoo.enode.disk.clean_stop import read_clean_stop, write_clean_stop
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import FILE_NAME, Identity, write_identity
-from ortoo.enode.disk.reign_file import check_alone
+from ortoo.enode.disk.log_begin import FILE_NAME as BEGIN_NAME
+from ortoo.enode.disk.log_begin import read_log_begin, write_log_begin
 from ortoo.enode.disk.segment_files import SegmentFiles
+from ortoo.enode.disk.slots import SERIALS_NAME
 from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
 from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
-from ortoo.enode.disk.whole_files import write_whole
-from ortoo.enode.log.frame import FrameHeader
+from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases, segment_name
 from ortoo.enode.offline.inspect import inspect
+from ortoo.enode.recovery.hard_state import check_alone
 from ortoo.enode.recovery.member_opening import known_end
 from ortoo.enode.recovery.opening import marker_of, recover
 from ortoo.enode.recovery.restored import FILE_NAME as RESTORED_NAME
 from ortoo.enode.recovery.restored import write_restored
 from ortoo.enode.recovery.strays import strays_among
 
+ANY_TAG = 0
 OF_A_SET = (
-    "the others have what it lacks: empty it and add it anew (`ortoo enode add`, then `remove`); where a majority is "
-    "gone, `ortoo-enode elect DIR --lose` goes on with one disk"
+    "the other replicas have its data. Empty it and add it again (`ortoo enode add`, then `remove`). After the loss of "
+    "a majority, `ortoo-enode elect DIR --lose` continues with one disk"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to do, told before it is done."""
+    """One step, which is printed before it is executed."""
 
     says: str
     do: Callable[[], None]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show the steps, and take them with `--apply`. Returns 0; 3 when something is wrong and nothing was done."""
-    parser = argparse.ArgumentParser(prog="ortoo-enode repair", description="Mend a store that does not start.")
+    """Show the steps, and execute them with `--apply`. Returns 0; 3 when there is damage and nothing was done."""
+    parser = argparse.ArgumentParser(prog="ortoo-enode repair", description="Repair a store that does not start.")
     parser.add_argument("folder", type=Path, metavar="DIR", help="the store's folder; no server may have it open")
     ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--caches", action="store_true", help="remove all files that are made anew at start")
+    ways.add_argument("--caches", action="store_true", help="remove all files that a start rebuilds")
     ways.add_argument("--identity", nargs=2, metavar=("CLUSTER", "ENODE"), help="write a new identity")
-    ways.add_argument("--without-checkpoint", action="store_true", help="accept that older state is lost")
-    ways.add_argument("--cut", type=int, metavar="POSITION", help="give up everything from this position on")
+    ways.add_argument("--without-checkpoint", action="store_true", help="accept the loss of older state")
+    ways.add_argument("--cut", type=int, metavar="POSITION", help="truncate the log at this position")
     parser.add_argument("--apply", action="store_true", help="do it")
     chosen = parser.parse_args(arguments)
     disk, folder = RealDisk(), chosen.folder
@@ -89,25 +93,25 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def remove_caches(disk: Disk, folder: Path, *, gives_up_end: bool = False) -> Iterator[Step]:
-    """Remove every file that is made anew from the log.
+    """Remove every file that is rebuilt from the log.
 
-    How far that was durable is not, where its end is bad or missing: it stays known as long as there is a log, unless
-    that end is given up.
+    The durable position cannot be rebuilt from a damaged or missing end. So the durable mark stays while there is a
+    log, unless `gives_up_end`.
     """
     names, end = disk.list(folder), known_end(disk, folder)
     starts = bases(names)
     if gives_up_end or (end and _are_strays(disk, folder, starts)):
         end = 0
         yield Step(
-            f"write {RESTORED_NAME}: who holds a lock, a lease or a transaction of what is given up begins anew",
+            f"write {RESTORED_NAME}: the locks, leases and transactions of the removed end become invalid",
             partial(write_restored, disk, folder, Randomness()),
         )
     if end > read_tide_mark(disk, folder):
-        yield Step(f"write {TIDE_NAME}: the log goes up to position {end}", partial(_mark, disk, folder, end))
+        yield Step(f"write {TIDE_NAME}: the log ends at position {end}", partial(_mark, disk, folder, end))
     endings, whole = (INDEX_SUFFIX, KEYS_SUFFIX, ".tmp"), (CLEAN_NAME,) if end else (CLEAN_NAME, TIDE_NAME)
     names = [name for name in names if name in whole or name.endswith(endings)]
     for name in names:
-        yield Step(f"remove {name}: it is made anew at the next start", partial(disk.remove, folder / name))
+        yield Step(f"remove {name}: the next start rebuilds it", partial(disk.remove, folder / name))
     if names:
         yield Step("make the removals durable", lambda: disk.sync_directory(folder))
 
@@ -119,28 +123,53 @@ def _are_strays(disk: Disk, folder: Path, starts: list[int]) -> bool:
 
 def _mark(disk: Disk, folder: Path, end: int) -> None:
     mark = TideMark(disk, folder)
-    mark.write(end)
+    mark.write(end, end)
     mark.close()
 
 
 def renew_identity(
     disk: Disk, folder: Path, owner: Sequence[str], clock: Clock, randomness: Randomness
 ) -> Iterator[Step]:
-    """Write the file that says whose store this is (`owner`: cluster and enode), with a new store id."""
+    """Write the store's identity (`owner`: cluster and enode), with a new store id.
+
+    The other small files have a tag from the id, so those that are not caches are written again.
+    """
     cluster, enode = owner
-    identity = Identity(cluster, enode, randomness.id_text(), clock.now_ms())
+    names, mark = disk.list(folder), _log_mark(disk, folder)
+    begin, clean = read_log_begin(disk, folder, ANY_TAG), read_clean_stop(disk, folder, ANY_TAG)
+    end = max(read_tide_mark(disk, folder, ANY_TAG), clean.end_position if clean is not None else 0)
+    log = f"{mark:016x}" if mark else ""
+    identity = Identity(cluster, enode, randomness.id_text(), clock.now_ms(), log=log)
     yield Step(
         f"write {FILE_NAME}: enode {enode} of cluster {cluster}, store {identity.store_id}",
         partial(write_identity, disk, folder, identity),
     )
+    for name in (one for one in names if one in (CLEAN_NAME, SERIALS_NAME, TIDE_NAME)):
+        yield Step(f"remove {name}: it belongs to the previous identity", partial(disk.remove, folder / name))
+    if begin is not None:
+        yield Step(f"write {BEGIN_NAME} again, for this identity", partial(write_log_begin, disk, folder, begin))
+    if end:
+        yield Step(f"write {TIDE_NAME} again, for this identity", partial(_mark, disk, folder, end))
+
+
+def _log_mark(disk: Disk, folder: Path) -> int:
+    """The fingerprint in the newest frames of a log; 0 without one."""
+    for base in reversed(bases(disk.list(folder))):
+        with SegmentFiles(disk) as files:
+            segment = Segment(files, folder, base, base)
+            frames = walk(segment.read, base, base + segment.size_bytes())
+            marks = [one.producer_id for one in frames if isinstance(one, FrameHeader) and one.kind != Kind.MESSAGES]
+        if marks:
+            return marks[-1]
+    return 0
 
 
 def accept_lost_state(disk: Disk, folder: Path) -> Iterator[Step]:
-    """Fold the state from the segments that are left, and let the next start go on from there."""
+    """Fold the state from the remaining segments, and write a marker from which the next start continues."""
     with SegmentFiles(disk) as files:
         recovered = recover(files, folder, repairs=False, without_checkpoint=True)
     topics = len(recovered.state.topics.all())
-    yield Step("finish what a crash interrupted", lambda: _finish(disk, folder))
+    yield Step("finish the recovery after a crash", lambda: _finish(disk, folder))
     yield Step(
         f"write {CLEAN_NAME}: the state of positions {recovered.catalog.begin_position} to {recovered.end_position} "
         f"alone, {topics} topics; offsets, topics and producers known only from missing segments are forgotten",
@@ -149,7 +178,7 @@ def accept_lost_state(disk: Disk, folder: Path) -> Iterator[Step]:
 
 
 def cut_log(disk: Disk, folder: Path, position: int) -> Iterator[Step]:
-    """Remove every segment that begins at or behind `position`, and zero the rest of the one that holds it.
+    """Remove every segment that begins at or behind `position`, and zero the rest of the one that contains it.
 
     Errors: Invalid when no frame begins there.
     """
@@ -169,10 +198,10 @@ def cut_log(disk: Disk, folder: Path, position: int) -> Iterator[Step]:
     yield from remove_caches(disk, folder, gives_up_end=True)
     for base in sorted((one for one in starts if one > holder), reverse=True):
         name = segment_name(base)
-        yield Step(f"remove {name}: all its frames are given up", partial(_remove, disk, folder / name))
+        yield Step(f"remove {name}: all its frames are lost", partial(_remove, disk, folder / name))
     name = segment_name(holder)
     yield Step(
-        f"overwrite {name} from log position {position} on with zeros: {limit - position} bytes are given up",
+        f"overwrite {name} from log position {position} on with zeros: {limit - position} bytes are lost",
         lambda: _zero(disk, folder / name, position - holder, limit - holder),
     )
 
@@ -198,11 +227,11 @@ def _leave_marker(disk: Disk, folder: Path) -> None:
     with SegmentFiles(disk) as files:
         found = recover(files, folder, without_checkpoint=True)
     marker = marker_of(found.catalog, found.state, found.end_position, found.store_open, found.stored_at_ms)
-    write_whole(disk, folder / CLEAN_NAME, marker.encoded())
+    write_clean_stop(disk, folder, marker)
 
 
 def _diagnose(disk: Disk, folder: Path) -> int:
-    """Say what is wrong and what may help."""
+    """Print the damage and the possible remedies."""
     try:
         damages = [line for line in inspect(disk, folder, verify=True) if line["type"] == "damage"]
     except OrtooError as error:
@@ -215,8 +244,8 @@ def _diagnose(disk: Disk, folder: Path) -> int:
         )
     if damages:
         sys.stdout.write(
-            "The store starts and serves everything else; these places answer DATA_LOSS. Damaged bytes come back only "
-            "from a copy. Retention removes them with their segments.\n"
+            "The store starts and serves all other data; these places answer DATA_LOSS. Damaged bytes can be restored "
+            "only from a copy. Retention removes them with their segments.\n"
         )
         return 3
     sys.stdout.write("nothing is wrong\n")

@@ -1,12 +1,14 @@
-"""`ortoo-enode restore BACKUP DIR`: make a store of a backup that `ortoo-enode backup` took.
+"""`ortoo-enode restore BACKUP DIR`: make a store of a backup of `ortoo-enode backup`.
 
-The store goes on where the backup ends. What was stored after it is gone, and the offsets of that are given again; so
-its first start ends what consumers, producers and leases that outlived it say of the old ones.
+The store continues at the end of the backup. Later messages are lost, and their offsets are assigned again. Therefore
+its first start invalidates the leases, locks and sequences that clients hold from after the backup.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss, NotFound
@@ -24,7 +26,7 @@ from ortoo.enode.recovery.restored import write_restored
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Restore a backup and say what is there. Returns 0. Errors: as `make_store`."""
+    """Restore a backup and print its contents. Returns 0. Errors: as `make_store`."""
     parser = argparse.ArgumentParser(prog="ortoo-enode restore", description="Make a store of a backup.")
     parser.add_argument("backup", type=Path, metavar="BACKUP", help="the folder of the backup")
     parser.add_argument("folder", type=Path, metavar="DIR", help="an empty folder, to be the enode's data_dir")
@@ -42,28 +44,27 @@ def main(arguments: Sequence[str]) -> int:
 def make_store(
     disk: Disk, backup: Path, folder: Path, clock: Clock, randomness: Randomness
 ) -> tuple[BackupList, Recovered]:
-    """Copy a backup into an empty folder and put it right; the backup's list, and what is in the store.
+    """Copy a backup into an empty folder and recover it; the backup's list, and the contents of the store.
 
-    It has an id of its own, so that name servers take it and the store that it was made of for two.
-    Errors: NotFound without a backup; Conflict when `folder` is not empty; DataLoss when a file of the backup is not
-    what was backed up; Unsupported, OSError.
+    The store gets its own id, so that name servers distinguish it from its origin.
+    Errors: Unsupported, OSError. NotFound without a backup. Conflict when `folder` is not empty. DataLoss when a file
+    of the backup was changed.
     """
     listed = read_backup_list(disk, backup)
     if listed is None:
         raise NotFound(f"{backup} holds no backup: it has no file `backup`", field="BACKUP")
     if not is_empty(disk, folder):
-        raise Conflict(f"{folder} is not empty: give another folder, or move what is there away", field="DIR")
+        raise Conflict(f"{folder} is not empty: choose another folder, or move its files away", field="DIR")
     disk.make_folder(folder)
     with disk.lock(folder):
-        mark = TideMark(disk, folder)
-        mark.write(listed.end_position)  # whatever is bad or missing below that is a loss, and no torn tail
-        mark.close()
+        _mark(disk, folder, listed)
         write_restored(disk, folder, randomness)
         for base, one in listed.segments.items():
             name = segment_name(base)
             if copied(disk, backup / name, folder / name, one.used_bytes) != one.sha256:
                 raise DataLoss(
-                    f"{backup / name} is not what was backed up; take an older backup, or another one in another folder"
+                    f"{backup / name} differs from the list of the backup; restore an older backup, or one in another "
+                    "folder"
                 )
             file = disk.open(folder / name)
             try:
@@ -71,12 +72,23 @@ def make_store(
                 file.sync_data()
             finally:
                 file.close()
-        if listed.begin is not None:
-            write_log_begin(disk, folder, listed.begin)
         disk.sync_directory(folder)
+        source = Identity(listed.cluster, listed.enode, listed.store_id, listed.taken_at_ms, log=listed.log)
+        made = replace(source.renewed(randomness.id_text(), clock.now_ms()), folder="", begins_anew=True)
         with SegmentFiles(disk) as files:
-            recovered = recover(files, folder)
-        # Whose store it is comes last: without that nothing starts on what was restored in part.
-        identity = Identity(listed.cluster, listed.enode, randomness.id_text(), clock.now_ms())
-        write_identity(disk, folder, identity)
+            recovered = recover(files, folder, identity=made)
+        # The identity comes last, so that no enode starts on a partly restored store.
+        write_identity(disk, folder, made)
+        _mark(disk, folder, listed)
     return listed, recovered
+
+
+def _mark(disk: Disk, folder: Path, listed: BackupList) -> None:
+    """Record the log's begin and end: damaged or missing frames between them are then a loss, not a torn tail.
+
+    Both files have the tag of the folder if it has an identity.
+    """
+    with closing(TideMark(disk, folder)) as mark:
+        mark.write(listed.end_position, listed.end_position)
+    if listed.begin is not None:
+        write_log_begin(disk, folder, listed.begin)

@@ -1,5 +1,5 @@
-"""Messages handed out one by one: leases, acknowledgements, returns, dead letters.
+"""Pop consumption: leases of single messages, acknowledgements, nacks, dead letters.
 
-In: what consumers ask for, by way of rpc. Out: batches under a lease, and the state changes that say so. `leasing` and
-`sending_back` are the ways in; `line` and `key_order` decide, purely. Only rpc and the rooms around it import this one.
+In: requests of consumers, from rpc. Out: leased batches and the state changes that record the leases. The entry points
+are `leasing` and `sending_back`; `line` and `key_order` are pure decisions. Imported by rpc and the packages around it.
 """

@@ -1,4 +1,4 @@
-"""Copies of messages in retry and dead-letter topics: what they say of where a message lay first, and their batches."""
+"""Copies of messages in retry and dead-letter topics: the properties that name a message's origin, and batches."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,29 +15,29 @@ from ortoo.enode.state.tables.pops import PopKey
 from ortoo.enode.store.store import Store
 
 ORIGIN_TOPIC, ORIGIN_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
-"""RocketMQ's names for them."""
+"""RocketMQ's names of these properties."""
 _NAMES = (ORIGIN_TOPIC, ORIGIN_ID, "ORIGIN_ENODE", "ORIGIN_QUEUE_ID", "ORIGIN_OFFSET", "ORIGIN_STORED_AT_MS")
-"""What the fields of an `Origin` are called in a copy that is to be tried again."""
+"""The property names of the fields of an `Origin` in a retry copy."""
 _NUMBER = re.compile("[0-9]{0,18}")
 _WORD_LENGTH_MAX = 255
-"""Longer is no name and no id; said a second time in a dead letter it might find no room there."""
+"""Longer texts are neither names nor ids. Repeated in a dead letter they might exceed its size limit."""
 T = TypeVar("T")
 
 
 class Origin(NamedTuple):
-    """A place in a topic that producers send to, in the words of properties."""
+    """The original place of a message, in the topic that its producer sent it to; all values are property texts."""
 
     topic: str
     message_id: str
     enode: str
-    """This and what follows is empty where a copy of an older version does not say it."""
+    """This and the following fields are empty in copies that an older version made."""
     queue_id: str
     offset: str
     stored_at_ms: str
 
     @classmethod
     def of_copy(cls, properties: Mapping[str, str]) -> "Origin | None":
-        """What a copy says; None if it is no copy, or its producer made up what it says."""
+        """The origin in a copy's properties; None if it is no copy, or its producer invented the properties."""
         if ORIGIN_TOPIC not in properties or ORIGIN_ID not in properties:
             return None
         said = cls(*(properties.get(name, "") for name in _NAMES))
@@ -47,16 +47,16 @@ class Origin(NamedTuple):
 
     @classmethod
     def of_dead_letter(cls, letter: Message) -> "Origin":
-        """What a dead letter says."""
+        """The origin in a dead letter's properties."""
         said = {"DLQ_ORIGIN_MESSAGE_ID": letter.message_id or "", **letter.properties}
         return cls(*(said.get(_in_dead_letter(field), "") for field in cls._fields))
 
     def properties(self) -> dict[str, str]:
-        """What a copy that is to be tried again says of it."""
+        """The properties of a retry copy."""
         return {name: value for name, value in zip(_NAMES, self, strict=True) if value}
 
     def dead_letter_properties(self) -> dict[str, str]:
-        """What a dead letter says of it."""
+        """The properties of a dead letter."""
         return {_in_dead_letter(field): value for field, value in self._asdict().items()}
 
 
@@ -65,7 +65,7 @@ def _in_dead_letter(field: str) -> str:
 
 
 def identified(opened: OpenedBatch, store: Store, place: PopKey, offset: int) -> Message:
-    """A message of a queue of `store`, with the id that it has or is known by: that of where it lies."""
+    """A message of a queue of `store`, with its id; a message without one gets the id of its place."""
     topic_id, _, queue_id = place
     message = opened.view.message(offset - opened.first_offset)
     if message.message_id:
@@ -74,7 +74,7 @@ def identified(opened: OpenedBatch, store: Store, place: PopKey, offset: int) ->
 
 
 def origin_of(message: Message, opened: OpenedBatch, store: Store, place: PopKey, offset: int) -> Origin:
-    """Where an identified message lay first: where it lies, in a queue of `store` at `offset`, unless it is a copy."""
+    """The origin of an identified message: its place in a queue of `store`, or for a copy the origin it names."""
     topic_id, _, queue_id = place
     return Origin.of_copy(message.properties) or Origin(
         store.topic_name(topic_id),
@@ -87,7 +87,7 @@ def origin_of(message: Message, opened: OpenedBatch, store: Store, place: PopKey
 
 
 def in_batches(copies: Sequence[tuple[T, Message]], now_ms: int) -> list[tuple[SealedBatch, list[T]]]:
-    """Copies, each behind what it stands for, as batches, each with what its messages stand for."""
+    """Pack (source, copy) pairs into batches, each with the sources of its messages in order."""
     batches, at = [], 0
     for part in cut([copy for _, copy in copies]):
         stands_for = [of for of, _ in copies[at : at + len(part)]]

@@ -1,4 +1,4 @@
-"""What became of messages of one queue for a group, for operators; nothing changes by looking."""
+"""The delivery state of one queue's messages in a group, for operators; read-only."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from ortoo.enode.state.interval_map import Phase, Piece
 from ortoo.enode.store.store import Store
 
 UNTOUCHED, DONE = 0, 4
-"""Beside those of `Phase`: nobody has had it; the group is done with it."""
+"""Phases beside those of `Phase`: never delivered, and finished."""
 RANGE_BYTES, ANSWER_BYTES_MAX = 64, 4 << 20
-"""What a range takes beside its texts, and all of them together at most."""
+"""The size of a range without its texts, and the limit for all ranges of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRange:
-    """Messages in one state."""
+    """Adjacent messages in the same state."""
 
     first_offset: int
     count: int
@@ -25,7 +25,7 @@ class DeliveryRange:
     """UNTOUCHED, DONE, or one of `Phase`."""
     attempt: int = 0
     until_ms: int = 0
-    """When the lease ends, or from when on they come again, by the wall clock."""
+    """When the lease ends, or when they may be delivered again, by the wall clock."""
     consumer: str = ""
     error: str = ""
 
@@ -36,18 +36,18 @@ class Deliveries:
 
     ranges: tuple[DeliveryRange, ...]
     committed_offset: int
-    """-1 = it has none."""
+    """-1 = none."""
     begin_offset: int
     end_offset: int
     pops: bool
     leased_messages: int
     blocked: str
     more: bool
-    """Whether the rest did not fit."""
+    """Whether there are more ranges, which did not fit."""
 
 
 def deliveries(store: Store, group: GroupLines, queue_id: int, asked: tuple[int, int, int], clock: Clock) -> Deliveries:
-    """Look at offsets `asked`: from (-1 = what is not done), up to (exclusive, 0 = the end), how many at most.
+    """Describe the offsets `asked`: from (-1 = the first unfinished), to (exclusive, 0 = the end), and the limit.
 
     Errors: NotFound.
     """
@@ -74,7 +74,7 @@ def deliveries(store: Store, group: GroupLines, queue_id: int, asked: tuple[int,
 
 
 def _fitting(ranges: Iterator[DeliveryRange]) -> tuple[tuple[DeliveryRange, ...], bool]:
-    """As many as one answer holds, and whether there are more."""
+    """The ranges that fit in one answer, and whether there are more."""
     left_bytes, found = ANSWER_BYTES_MAX, list[DeliveryRange]()
     for one in ranges:
         left_bytes -= RANGE_BYTES + len(one.consumer.encode()) + len(one.error.encode())
@@ -85,7 +85,7 @@ def _fitting(ranges: Iterator[DeliveryRange]) -> tuple[tuple[DeliveryRange, ...]
 
 
 def _committed(first: int, end: int, committed: int) -> Iterator[DeliveryRange]:
-    """By offsets: what lies below the committed one is done."""
+    """Ranges of a group that commits offsets: messages below the committed offset are finished."""
     middle = min(max(first, committed), end)
     if first < middle:
         yield DeliveryRange(first, middle - first, DONE)
@@ -94,7 +94,7 @@ def _committed(first: int, end: int, committed: int) -> Iterator[DeliveryRange]:
 
 
 def _popped(group: GroupLines, line: GroupLine, first: int, end: int, clock: Clock) -> Iterator[DeliveryRange]:
-    """What the line holds; between its pieces everything is done."""
+    """Ranges of a group that pops: the line's unfinished pieces, and finished messages between them."""
     at = first
     for piece in list(line.intervals.unfinished(first, end)):
         if at < piece.first:

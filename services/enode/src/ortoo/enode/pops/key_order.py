@@ -1,4 +1,4 @@
-"""The order of message groups in a queue: of each group, only the first unfinished message is free."""
+"""The order of message groups in a queue: of each group, only the first unfinished message may be delivered."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -7,16 +7,16 @@ from ortoo.enode.state.interval_map import IntervalMap
 
 
 class KeyOrder:
-    """Which messages wait for an earlier one of their message group."""
+    """Tracks the messages that wait for an earlier one of their message group."""
 
     def __init__(self, scan: int) -> None:
-        """Nothing from `scan` on was looked at."""
+        """Begin with the message groups from offset `scan` on still unknown."""
         self.scan = scan
-        """The next offset whose message group is to be looked at."""
+        """The next offset whose message group is to be read."""
         self._group_of: dict[int, str] = {}
-        """Of the first unfinished message of each group."""
+        """Offset of the first unfinished message of each group to that group."""
         self._waiting: dict[str, deque[int]] = {}
-        """Of each group with an unfinished message: those behind it."""
+        """Each group with an unfinished message, to the offsets of the messages behind it."""
         self._blocked: set[int] = set()
 
     @property
@@ -25,7 +25,7 @@ class KeyOrder:
         return len(self._blocked)
 
     def see(self, first_offset: int, message_groups: Sequence[str | None], intervals: IntervalMap) -> list[int]:
-        """Look at messages from `first_offset` on; return the offsets that are free, in order."""
+        """Take in the message groups from `first_offset` on; return the offsets that are free, in order."""
         free = []
         start = max(self.scan - first_offset, 0)
         for offset, group in enumerate(message_groups[start:], first_offset + start):
@@ -44,7 +44,7 @@ class KeyOrder:
         return free
 
     def is_free(self, offset: int) -> bool:
-        """Whether nothing before this message keeps it back."""
+        """Whether no earlier message of its group blocks this message."""
         return offset < self.scan and offset not in self._blocked
 
     def behind(self, offset: int) -> Sequence[int]:
@@ -53,9 +53,9 @@ class KeyOrder:
         return tuple(self._waiting[group]) if group is not None else ()
 
     def finish(self, first: int, end: int, intervals: IntervalMap) -> list[int]:
-        """Messages are finished, as `intervals` knows already; return the offsets that became free."""
+        """Take in that messages are finished (`intervals` has it already); return the offsets that became free."""
         free = []
-        # Of what is lost nobody ever sees the group, and unfinished messages before it keep the floor.
+        # The groups of lost messages are never read, and unfinished messages before these hold the floor back.
         self.scan = max(self.scan, intervals.floor, end if first <= self.scan else 0)
         for offset in range(first, end) if end - first <= len(self._group_of) else sorted(self._group_of):
             group = self._group_of.pop(offset, None) if first <= offset < end else None

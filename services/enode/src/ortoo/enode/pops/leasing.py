@@ -1,4 +1,4 @@
-"""Leases of messages: what pop lines decide, written into the log."""
+"""Leases of messages: decided by pop lines, recorded in the log."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -43,30 +43,31 @@ from ortoo.enode.store.store import Store
 
 
 class Leasing:
-    """Pops, acknowledgements, returns and renewals of one store. Belongs to its event loop."""
+    """Pops, acknowledgements, nacks and renewals of one store. Belongs to its event loop."""
 
-    def __init__(self, store: Store, clock: Clock, background: Background) -> None:
-        """Serve what `store` holds; parking goes on in `background`."""
+    def __init__(self, store: Store, clock: Clock, background: Background, first_number: int = 0) -> None:
+        """Serve the messages of `store`; parking runs in `background`. Lease numbers begin at `first_number`."""
         self._store = store
         self._clock = clock
         self._background = background
         self.opened = OpenedBatches(store)
-        """The batches that were read lately, for others who read them message by message too."""
+        """Cache of recently read batches, shared with other readers of single messages."""
         self._reading = PopReading(store, self.opened, clock)
         self.parking = Parking(store, self._reading, clock, background)
         self._settling = Settling(store, self.parking, clock)
-        self.lines = Lines(store, clock)
-        """Of all groups: who waits in them, and which are kept in memory."""
+        self.lines = Lines(store, clock, first_number)
+        """The pop lines and waiting pops of all groups."""
         self.expired_totals: Counter[tuple[int, str]] = Counter()
-        """(topic id, group) to messages whose time was over before the group got them."""
+        """(topic id, group) to the number of messages that expired before the group got them."""
 
     async def pop(self, wish: PopWish) -> Popped:
-        """Hand out messages, waiting up to `wish.wait_ms` for the first.
+        """Lease messages to a consumer, waiting up to `wish.wait_ms` for the first.
 
-        They come again unless they are acknowledged within `wish.invisible_ms`. A lease is written down, but not waited
-        for; a crash may take it. A pop that is called off gives nothing, but takes back what another got.
+        Messages not acknowledged within `wish.invisible_ms` are delivered again. The lease is written to the log, but
+        the answer does not wait for the flush; a crash may lose it. A pop with `call_off` cancels another pop: it
+        releases the messages of that pop and returns none.
 
-        Errors: NotFound, Conflict (the group does not pop so; this pop was called off), Overloaded, Unavailable.
+        Errors: NotFound, Conflict (another delivery mode, or this pop was cancelled), Overloaded, Unavailable.
         """
         group = self.lines.of(wish.topic_id, wish.group)
         request = (wish.attempt_id, wish.request_id)
@@ -87,11 +88,11 @@ class Leasing:
             if self.lines.is_closed:
                 return popped
             if group.attempts.is_called_off(request):
-                group.wake()  # what woke this one is for the next
+                group.wake()  # pass the wake-up on to the next waiting pop
                 raise _called_off()
 
     async def peek(self, wish: PopWish) -> Popped:
-        """What a group would get next, what consumers have included; without a group what is oldest. Changes nothing.
+        """The next messages of a group, including those leased; without a group the oldest ones. Changes nothing.
 
         Errors: NotFound, DataLoss.
         """
@@ -119,14 +120,14 @@ class Leasing:
         return popped
 
     def describe(self, topic_id: int, group_name: str, queue_id: int, first: int, end: int, limit: int) -> Deliveries:
-        """What became of messages for a group; a `first` of -1 = those that it is not done with. Errors: NotFound."""
+        """The delivery state of messages in a group; `first` -1 = from the first unfinished one. Errors: NotFound."""
         return deliveries(self._store, self.lines.of(topic_id, group_name), queue_id, (first, end, limit), self._clock)
 
     async def settle(self, topic_id: int, group_name: str, parts: Iterable[LeasePart], verdict: Verdict) -> list[Stale]:
-        """Say what becomes of leased messages. Returns, when it is durable, those that their lease has no more.
+        """Apply a verdict to leased messages. Returns, when it is durable, those that the lease no longer holds.
 
-        A renewal is written down, but not waited for. Parts of many consumers come together: one that cannot be
-        right is answered by itself, with its error.
+        A renewal is written to the log, but not waited for. A request holds parts of many consumers: an invalid part
+        gets an error of its own and does not fail the others.
         Errors: NotFound (topic), Overloaded, Unavailable (also for a park while there is no dead-letter topic).
         """
         group, topic = self.lines.of(topic_id, group_name), self._store.topic(topic_id)
@@ -140,16 +141,16 @@ class Leasing:
         return wrong + (await self._settling.settle(group, known, verdict) if known else [])
 
     async def change_mode(self, topic_id: int, group_name: str, mode: Mode, *, force: bool) -> Mode:
-        """Change how a group consumes a topic; returns, when it is durable, how it was.
+        """Change how a group consumes a topic; returns the previous mode when the change is durable.
 
-        Errors: NotFound; Conflict while its members have messages or queues, unless forced; Overloaded, Unavailable.
+        Errors: NotFound, Overloaded, Unavailable, Conflict (consumers have messages or queues, and no `force`).
         """
         group = self.lines.of(topic_id, group_name)
         leased, locked = group.leased_count(), len(self._store.locks.of_group(topic_id, group_name))
         if (leased or locked) and mode is not self._store.modes.of(topic_id, group_name) and not force:
             raise Conflict(
-                f"members of group {group_name} have {leased} messages and {locked} queues of "
-                f"{self._store.topic_name(topic_id)}: stop them first, or force it; what they have is delivered again",
+                f"consumers of group {group_name} have {leased} messages and {locked} queues of "
+                f"{self._store.topic_name(topic_id)}: stop them first, or use force to deliver these messages again",
                 field="force",
             )
         before = await self._store.modes.set(topic_id, group_name, mode)
@@ -176,7 +177,7 @@ class Leasing:
                 if wish.rules.in_flight_max:
                     room = min(room, wish.rules.in_flight_max - group.leased_count())
                     if room <= 0:
-                        popped.blocked = f"{group.leased_count()} messages are leased; in_flight_max allows no more"
+                        popped.blocked = f"{group.leased_count()} messages are leased, which is the limit in_flight_max"
                         break
                 line = await group.ready_line(queue_id, wish.rules)
                 if not line.may_have(group.now_ms(), self._end(wish.topic_id, queue_id)):
@@ -185,16 +186,16 @@ class Leasing:
                 room -= sum(len(batch.offsets) for batch in batches)
                 bytes_left -= sum(len(batch.batch.records) for batch in batches)
                 if room <= 0 or bytes_left <= 0:
-                    group.wake()  # there may be more for the next one
+                    group.wake()  # there may be more for the next waiting pop
                     break
         except OrtooError:
-            if not popped.batches:  # else its caller would hear of a failure alone, and not of what it has
+            if not popped.batches:  # else the caller would get the error instead of the messages it has leased
                 raise
         finally:
-            # A pop whose caller goes at its second queue has messages of the first: by its id they are asked for.
+            # A pop cancelled at its second queue has messages of the first: a retry finds them by the attempt id.
             if popped.batches and wish.attempt_id:
                 group.attempts.got(request, popped.batches)
-                if group.attempts.is_called_off(request):  # while this was looking for messages
+                if group.attempts.is_called_off(request):  # cancelled while this pop was reading
                     self._background.contained("call off", self.pop(replace(wish, call_off=True)))
         if group.attempts.is_called_off(request):
             raise _called_off()
@@ -204,9 +205,9 @@ class Leasing:
         return popped
 
     async def _again(self, group: GroupLines, wish: PopWish) -> Popped:
-        """What an earlier pop with this id got and still has; its answer was lost.
+        """Messages that an earlier pop with this attempt id still holds, because its answer was lost.
 
-        It is leased anew: whoever finds the first answer late, and gives it back by its lease, takes nothing from here.
+        They get a new lease. A late release by the first answer's lease therefore does not affect them.
         """
         popped, leased = Popped(), list[tuple[int, int, list[Delivered]]]()
 
@@ -233,7 +234,7 @@ class Leasing:
     async def _pop_line(
         self, line: GroupLine, wish: PopWish, room: int, bytes_left: int, popped: Popped
     ) -> list[PoppedBatch]:
-        """Lease messages of one queue, whatever had to be left out before them."""
+        """Lease messages of one queue; continue behind messages that had to be left out."""
         while True:
             batches, is_short = await self._pop_queue(line, wish, room, bytes_left, popped)
             if batches or not is_short:
@@ -242,9 +243,9 @@ class Leasing:
     async def _pop_queue(
         self, line: GroupLine, wish: PopWish, room: int, bytes_left: int, popped: Popped
     ) -> tuple[list[PoppedBatch], bool]:
-        """Lease messages of one queue, read them and write the lease down; what cannot be given is put back.
+        """Lease messages of one queue, read them and log the lease; on failure they are released.
 
-        The second answer says whether messages were left out because their time is over or their bytes are lost.
+        The second result tells whether messages were left out because they expired or their bytes are lost.
         """
         lost_before = self._reading.lost_messages
         number = self.lines.next_number()
@@ -290,7 +291,7 @@ class Leasing:
     # parking
 
     def _park_exhausted(self, line: GroupLine, number: int, rows: Sequence[Delivered], rules: PopRules) -> bool:
-        """Messages that had all their attempts go to the dead letters; the answer is that of `_park`."""
+        """Park messages whose attempts are used up; returns as `_park`."""
         unsaid = ("", "no answer within the invisible duration")
         letters = [
             DeadLetter(offset, attempt, REASON_ATTEMPTS, *line.notes.get(offset, unsaid))
@@ -302,7 +303,7 @@ class Leasing:
     async def _let_expire(
         self, line: GroupLine, number: int, expired: Sequence[tuple[int, int]], rules: PopRules
     ) -> bool:
-        """Messages (offset, attempt) whose time is over go as the group wants it; the answer is that of `_park`."""
+        """Park or drop expired messages (offset, attempt), by the group's rules; returns as `_park`."""
         if rules.park_expired:
             letters = [
                 DeadLetter(offset, attempt - 1, REASON_EXPIRED, *line.notes.get(offset, ("", "")))
@@ -320,7 +321,7 @@ class Leasing:
     def _park(
         self, line: GroupLine, number: int, letters: list[DeadLetter], rules: PopRules, *, counts: bool = True
     ) -> bool:
-        """Park beside the pop; True when the dead-letter topic has to be created first: then they come again."""
+        """Park in the background. True when the dead-letter topic has to be created first: they are delivered again."""
         ranges, now_ms = merged((letter.offset, 1) for letter in letters), line.group.now_ms()
         if not rules.dead_letter_topic_id:
             line.give_back(ranges, number, now_ms, RETRY_DELAY_MS, counts=counts)
@@ -331,7 +332,7 @@ class Leasing:
 
 
 def _called_off() -> Conflict:
-    return Conflict("nobody waits for this pop any more: it was called off", field="attempt_id")
+    return Conflict("this pop was cancelled by its client", field="attempt_id")
 
 
 def _delivered(batches: Iterable[PoppedBatch]) -> list[Delivered]:

@@ -1,7 +1,7 @@
-"""One queue as those who pop see it now: who has which message, what may be delivered next.
+"""Delivery state of one queue in a popping group: leases, retries, and the next messages to deliver.
 
-A line runs ahead of the folded `PopQueue` by what is on its way to the disk. It reckons in monotonic milliseconds; a
-new one, after a start, takes over what the fold remembers and lets each lease run for what was left of it.
+A line runs ahead of the folded `PopQueue` by the changes that are not yet durable. It uses monotonic milliseconds.
+After a start a new line takes over the folded state, and each lease runs for the time that was left of it.
 """
 
 import heapq
@@ -17,45 +17,45 @@ from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase, Piece
 from ortoo.enode.state.tables.pops import PopQueue
 
 OPENING_SHIFT = 40
-"""A lease's number is the store's opening, shifted by this, plus a count."""
+"""A lease number is the store's opening count, shifted left by this, plus a counter."""
 UNFINISHED_MAX = 10_000
-"""So many messages of a queue may be delivered and not finished; then nothing new is."""
+"""The number of messages of a queue that may be delivered and unfinished; at the limit no new one is delivered."""
 SCANNED_MAX = 10_000
-"""So many messages may be passed over because an earlier one of their message group is not finished."""
+"""The number of messages that may be skipped because an earlier one of their message group is unfinished."""
 
 
 @dataclass(slots=True)
 class Taken:
-    """What was given out."""
+    """The messages that one `take` leased."""
 
     rows: list[Delivered] = field(default_factory=list)
-    """(first offset, count, attempt), by the order in which they were found."""
+    """(first offset, count, attempt), in the order in which they were found."""
     exhausted: list[Delivered] = field(default_factory=list)
-    """As rows, of messages that had all their attempts: leased, to be parked."""
+    """As rows, of messages whose attempts are used up: leased, to be parked."""
     blocked: str = ""
-    """Why there is no more although there is more in the queue."""
+    """The limit that stopped delivery although the queue has more messages; empty if none did."""
 
     @property
     def count(self) -> int:
-        """How many messages are to be delivered."""
+        """The number of messages to deliver."""
         return sum([count for _, count, _ in self.rows])
 
 
 @dataclass(slots=True)
 class Settled:
-    """Which part of a request was in order."""
+    """The messages of a request that its lease still held, and those it did not."""
 
     rows: list[Delivered] = field(default_factory=list)
     """(first offset, count, attempt) of what changed."""
     stale: list[int] = field(default_factory=list)
-    """Offsets that another consumer has now, or that were given back."""
+    """Offsets that another lease holds now, or that were returned."""
 
 
 class PopLine:
     """The messages of one queue on their way to one group. Times are monotonic milliseconds."""
 
     def __init__(self, queue: PopQueue, *, opening: int, now_ms: int, wall_ms: int, in_order: bool = False) -> None:
-        """Go on after what `queue` remembers; `in_order` keeps messages of one message group one after another."""
+        """Continue from the folded `queue`; `in_order` delivers messages of one message group one after another."""
         self.intervals = IntervalMap(queue.intervals.floor)
         self.notes = dict(queue.notes)
         self.leased_count = 0
@@ -74,24 +74,24 @@ class PopLine:
 
     @property
     def cursor(self) -> int:
-        """The first offset that nobody looked at yet."""
+        """The first offset that was not considered for delivery yet."""
         return self._cursor if self.keys is None else self.keys.scan
 
     def due_ms(self) -> int | None:
-        """When to look again for something that returns."""
+        """When the next lease or back-off ends; None without any."""
         return self._due[0][0] if self._due else None
 
     def may_have(self, now_ms: int, end_offset: int) -> bool:
-        """Whether `take` may find something; rarely wrong, and then it finds nothing."""
+        """Whether `take` may find messages. A wrong True is rare and harmless: `take` then finds none."""
         self._advance(now_ms)
         return bool(self._ready) or (self.cursor < end_offset and not self._full())
 
     def wants_keys(self, end_offset: int) -> bool:
-        """Whether a `take` that found too little finds more when the message groups from `cursor` on are seen."""
+        """Whether a `take` that found too few may find more once `see_keys` got the message groups from `cursor` on."""
         return self.keys is not None and self.keys.scan < end_offset and not self._full()
 
     def set_order(self, in_order: bool) -> None:
-        """Keep messages of one message group one after another from now on, or do not."""
+        """Turn ordered delivery within message groups on or off."""
         if in_order == (self.keys is not None):
             return
         self._ready.clear()
@@ -104,7 +104,7 @@ class PopLine:
                     heapq.heappush(self._due, (piece.hold.until_ms, piece.first, piece.end))
 
     def see_keys(self, first_offset: int, message_groups: Sequence[str | None]) -> None:
-        """These are the message groups from `first_offset` on; what was seen before is passed over."""
+        """Take in the message groups from `first_offset` on; those seen before are skipped."""
         assert self.keys is not None
         for offset in self.keys.see(first_offset, message_groups, self.intervals):
             self._offer_one(offset)
@@ -120,9 +120,10 @@ class PopLine:
         attempts_max: int = 0,
         heads: list[int] | None = None,
     ) -> Taken:
-        """Lease up to `limit` messages: those that came back first, then new ones, by offset.
+        """Lease up to `limit` messages: returned ones first, then new ones, by offset.
 
-        In order, with `heads` of what lease `number` has: also those right behind the first one of a message group.
+        With ordered delivery and `heads` (offsets leased under `number` before): also the messages that directly follow
+        the first one of a message group.
         """
         self._advance(now_ms)
         taken = Taken()
@@ -165,14 +166,14 @@ class PopLine:
         return taken
 
     def attempts(self, ranges: Iterable[tuple[int, int]], number: int) -> Settled:
-        """Which of these (first offset, count) messages lease `number` holds, and how often they were delivered."""
+        """The messages among these (first offset, count) that lease `number` holds, with their attempts."""
         settled = Settled()
         for piece in self._owned(ranges, number, settled):
             settled.rows.append(_row(piece, number))
         return settled
 
     def over(self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, *, with_done: bool) -> set[int]:
-        """Messages whose lease `number` ran out, though nobody else has them; `with_done`: and those that are done."""
+        """Messages whose lease `number` expired and that no other lease holds; `with_done` adds finished ones."""
         found: set[int] = set()
         for first, count in ranges:
             at, end = first, first + count
@@ -187,9 +188,9 @@ class PopLine:
         return found
 
     def lease_anew(self, part: LeasePart, number: int, now_ms: int, duration_ms: int) -> list[Delivered]:
-        """What of a part its lease has now is lease `number`'s, for `duration_ms`, as the same attempt.
+        """Move the messages that a part's lease still holds to lease `number`, for `duration_ms`, as the same attempt.
 
-        Returns (first offset, count, attempt) of it.
+        Returns their (first offset, count, attempt).
         """
         self._advance(now_ms)
         rows: list[Delivered] = []
@@ -202,13 +203,13 @@ class PopLine:
         return rows
 
     def finish(self, ranges: Iterable[tuple[int, int]], number: int) -> Settled:
-        """Messages of lease `number` are done; those that are done already are passed over."""
+        """Finish messages of lease `number`; those finished already are skipped."""
         settled = self.attempts(ranges, number)
         self.drop([row[:2] for row in settled.rows])
         return settled
 
     def drop(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Messages are done, whoever has them."""
+        """Finish messages, whichever lease holds them."""
         for first, count in ranges:
             end = first + count
             for piece in self.intervals.unfinished(first, end) if self.leased_count else ():
@@ -224,7 +225,7 @@ class PopLine:
                     self._offer_one(offset)
 
     def renew(self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, duration_ms: int) -> Settled:
-        """Messages of lease `number` stay with their consumer for `duration_ms` from now on."""
+        """Extend lease `number` of these messages to `duration_ms` from now."""
         self._advance(now_ms)
         settled = Settled()
         for piece in self._owned(ranges, number, settled):
@@ -236,7 +237,7 @@ class PopLine:
     def give_back(
         self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, delay_ms: int, *, counts: bool = True
     ) -> Settled:
-        """Messages of lease `number` may be delivered again after `delay_ms`; unless it `counts`, as if never."""
+        """Return messages of lease `number` for delivery after `delay_ms`; `counts`: whether the attempt counts."""
         self._advance(now_ms)
         settled = Settled()
         for piece in self._owned(ranges, number, settled):
@@ -257,7 +258,7 @@ class PopLine:
         return owned
 
     def _owns(self, hold: Hold | None, number: int) -> bool:
-        """Whether a lease is the newest of a message. One that a crash took from the log still counts."""
+        """Whether a lease is the newest of a message. A lease that a crash lost from the log still counts."""
         if hold is not None and number == hold.number:
             return hold.phase is not Phase.RETURNED
         return (hold is None or number > hold.number) and number >> OPENING_SHIFT < self._opening
@@ -277,7 +278,7 @@ class PopLine:
     def _behind(
         self, keys: KeyOrder, head: int, number: int, now_ms: int, rule: FailureRule
     ) -> Iterator[tuple[Piece, int]]:
-        """Messages of the group of `head` that only those before them in lease `number` keep back, and which try."""
+        """Messages of the group of `head` that only messages of lease `number` block, and their attempts."""
         for offset in keys.behind(head):
             for piece in self.intervals.unfinished(offset, offset + 1):
                 hold = piece.hold
@@ -289,7 +290,7 @@ class PopLine:
                     return
 
     def _reach(self, first: int, end: int) -> None:
-        """These offsets are not new; a crash may have made the line forget that they were delivered."""
+        """Move the cursor behind these offsets. A crash may have lost the record of their delivery."""
         if end > self._cursor:
             if first > self._cursor:
                 self._offer(self._cursor, first)
@@ -305,7 +306,7 @@ class PopLine:
         heapq.heappush(self._due, (hold.until_ms, piece.first, piece.end))
 
     def _advance(self, now_ms: int) -> None:
-        """Let go of what consumers kept for too long, and offer what may be delivered again."""
+        """Expire leases, and offer the messages that may be delivered again."""
         due = self._due
         while due and due[0][0] <= now_ms:
             until_ms, first, end = heapq.heappop(due)
@@ -322,7 +323,7 @@ class PopLine:
         heapq.heappush(self._ready, (first, end))
 
     def _offer_one(self, offset: int) -> None:
-        """A message is the next of its message group; it may still be leased, or wait for its time."""
+        """Offer the next message of a message group; it may still be leased, or wait for its back-off."""
         for piece in self.intervals.unfinished(offset, offset + 1):
             hold = piece.hold
             if hold is None or hold.phase is Phase.EXPIRED:
@@ -331,7 +332,7 @@ class PopLine:
                 heapq.heappush(self._due, (hold.until_ms, offset, offset + 1))
 
     def _full(self) -> str:
-        """Why nothing new is given out; empty when it is."""
+        """The limit that stops the delivery of new messages; empty if none does."""
         if self.intervals.held_count >= UNFINISHED_MAX:
             return f"{self.intervals.held_count} messages are delivered and not finished"
         if self.keys is not None and self.keys.blocked_count >= SCANNED_MAX:
@@ -340,7 +341,7 @@ class PopLine:
 
 
 def _row(piece: Piece, number: int) -> Delivered:
-    """A piece and how often it was delivered; a lease that a crash took counts as well."""
+    """A piece as (first offset, count, attempt); a delivery whose lease a crash lost counts as well."""
     hold = piece.hold
     attempt = 1 if hold is None else hold.attempt + (number > hold.number)
     return piece.first, piece.end - piece.first, attempt

@@ -1,4 +1,4 @@
-"""The pop lines of all groups: made from the folded state when they are first asked for."""
+"""The pop lines of all groups, made from the folded state at their first use."""
 
 import asyncio
 from collections import OrderedDict, defaultdict, deque
@@ -19,43 +19,43 @@ from ortoo.enode.state.tables.pops import FinishReason, PopQueue
 from ortoo.enode.store.store import Store
 
 WAITERS_MAX = 100_000
-"""How many pops may wait at once in one enode."""
+"""The number of pops that may wait at once in one enode."""
 CONSUMERS_REMEMBERED = 1_000
-"""Of so many leases a group remembers who got them, for operators."""
+"""The number of leases whose consumer a group remembers, for operators."""
 _log = get_logger("pops")
 
 
 class GroupLine(PopLine):
-    """The line of one queue of a group, and where it belongs."""
+    """The line of one queue, with its group and queue id."""
 
     def __init__(self, group: "GroupLines", queue_id: int, queue: PopQueue, *, opening: int, wall_ms: int) -> None:
-        """Go on after what `queue` remembers."""
+        """Continue from the folded `queue`."""
         super().__init__(queue, opening=opening, now_ms=group.now_ms(), wall_ms=wall_ms, in_order=group.in_order)
         self.group = group
         self.queue_id = queue_id
         self.place = (group.topic_id, group.name, queue_id)
-        """(topic id, group, queue id), with which changes begin."""
+        """(topic id, group, queue id), the first fields of state changes."""
 
 
 class GroupLines:
     """The lines of one group in one topic."""
 
     def __init__(self, store: Store, clock: Clock, topic_id: int, name: str, waiters: Waiters) -> None:
-        """`Lines.of` is the way in; `waiters` are those of all groups."""
+        """Use `Lines.of` instead; `waiters` is shared by all groups."""
         self.topic_id = topic_id
         self.name = name
         self.in_order = False
         self.attempts = Attempts()
         self.blocked = ""
-        """Why the last pop found nothing: a limit that it met."""
+        """The limit for which the last pop found nothing; empty without one."""
         self.consumers: OrderedDict[int, str] = OrderedDict()
-        """By number of a lease: who got it."""
+        """Lease number to the consumer that got it."""
         self._store = store
         self._clock = clock
         self._waiters = waiters
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._by_attempt: dict[str, list[asyncio.Future[None]]] = {}
-        """The same by attempt id; those without one have the empty id."""
+        """Waiting pops by attempt id; the empty id for those without one."""
         self._wake_at_s = 0.0
         self._wake_up = 0
         """The deadline of the next planned call of `wake`, at `_wake_at_s`; 0 = none was planned."""
@@ -63,18 +63,18 @@ class GroupLines:
         self._turn = 0
 
     def now_ms(self) -> int:
-        """Monotonic milliseconds, as lines reckon."""
+        """Monotonic milliseconds, the time of lines."""
         return int(self._clock.monotonic_s() * 1000)
 
     def line(self, queue_id: int) -> GroupLine:
-        """The line of a queue; where a group has no offset it begins at 0."""
+        """The line of a queue; it begins at 0 if the group has no offset there."""
         line = self._lines.get(queue_id)
         if line is None:
             line = self._made(queue_id, self._known(queue_id) or PopQueue(0))
         return line
 
     async def ready_line(self, queue_id: int, rules: PopRules) -> GroupLine:
-        """The line of a queue, ready for a pop: the group has a beginning there, and what retention took is gone.
+        """The line of a queue, ready for a pop: it has a start offset, and messages that retention deleted are dropped.
 
         Errors: NotFound, Overloaded, Unavailable.
         """
@@ -95,7 +95,7 @@ class GroupLines:
         return line
 
     def intervals(self, queue_id: int) -> IntervalMap | None:
-        """What the group has finished and holds in a queue; None if it never was there."""
+        """The finished and held messages of the group in a queue; None if it never consumed it."""
         line = self._lines.get(queue_id)
         if line is not None:
             return line.intervals
@@ -103,14 +103,14 @@ class GroupLines:
         return known.intervals if known is not None else None
 
     def use(self, rules: PopRules) -> None:
-        """Pop as `rules` say from now on."""
+        """Apply the order of `rules` to all lines."""
         if rules.in_order != self.in_order:
             self.in_order = rules.in_order
             for line in self._lines.values():
                 line.set_order(rules.in_order)
 
     def order(self, queue_ids: Sequence[int], rules: PopRules) -> Sequence[int]:
-        """In which order to look at queues: in turn, or the largest id first."""
+        """The order in which a pop reads queues: round-robin, or by priority the largest id first."""
         if rules.by_priority:
             return sorted(queue_ids, reverse=True)
         self._turn += 1
@@ -118,7 +118,7 @@ class GroupLines:
         return [*queue_ids[at:], *queue_ids[:at]]
 
     def leased_count(self) -> int:
-        """How many messages consumers have."""
+        """The number of messages that are leased."""
         return sum([line.leased_count for line in self._lines.values()])
 
     async def wait(self, until_s: float, attempt_id: str) -> None:
@@ -135,16 +135,16 @@ class GroupLines:
                 self._by_attempt.pop(attempt_id, None)
 
     def wake_attempt(self, attempt_id: str) -> None:
-        """Have all who wait for an attempt look whether they were called off."""
+        """Wake the waiting pops of an attempt, so that they notice a cancellation."""
         for waiter in self._by_attempt.get(attempt_id, ()):
             let_go(waiter)
 
     def wake(self) -> None:
-        """Something may be there for one of those who wait."""
+        """Wake the first waiting pop: there may be a message for it."""
         wake_first(self._waiting)
 
     def plan(self) -> None:
-        """See to it that somebody looks when the next message returns, if anybody waits."""
+        """If a pop waits, plan a wake-up for the next end of a lease or back-off."""
         if self._waiting:
             self._plan()
 
@@ -160,20 +160,20 @@ class GroupLines:
         self._wake_at_s, self._wake_up = at_s, wheel.add(at_s, self.wake)
 
     def leased_to(self, number: int, consumer: str) -> None:
-        """Remember who got a lease."""
+        """Remember the consumer of a lease."""
         self.consumers[number] = consumer
         if len(self.consumers) > CONSUMERS_REMEMBERED:
             self.consumers.popitem(last=False)
 
     def forget(self, queue_ids: Collection[int] | None = None) -> None:
-        """Make lines anew when they are next asked for, all or some."""
+        """Drop the lines of all or some queues; the next use makes them again from the folded state."""
         for queue_id in list(self._lines) if queue_ids is None else queue_ids:
             self._lines.pop(queue_id, None)
         while self._waiting:
             self.wake()
 
     def is_idle(self) -> bool:
-        """Whether everything that is known of the lines is in the folded state as well."""
+        """Whether memory holds nothing that is not in the folded state too."""
         self.attempts.forget_old(self._clock.monotonic_s())
         is_held = any(len(line.intervals) for line in self._lines.values())
         return not self._waiting and self.attempts.are_idle and not is_held
@@ -193,21 +193,21 @@ class GroupLines:
 
 
 class Lines:
-    """All groups' lines. It hears what becomes durable: messages that arrive, offsets that are set, topics that go."""
+    """All groups' lines. It is notified of durable messages, set offsets and deleted topics."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        """Nobody pops yet."""
+    def __init__(self, store: Store, clock: Clock, first_number: int = 0) -> None:
+        """Begin without groups. Lease numbers begin at `first_number` within an opening of the store."""
         self._store = store
         self._clock = clock
         self._waiters = Waiters(clock, waiters_max=WAITERS_MAX, what="pops")
         self._topics: defaultdict[int, dict[str, GroupLines]] = defaultdict(dict)
-        """Of each topic group to lines."""
-        self._count = 0
+        """Topic id to group name to lines."""
+        self._count = first_number
         store.engine.committer.on_stored.append(self.messages_stored)
         store.engine.committer.on_applied.append(self.change_applied)
 
     def of(self, topic_id: int, group: str) -> GroupLines:
-        """A group in a topic. Errors: NotFound when this enode does not have the topic."""
+        """The lines of a group in a topic. Errors: NotFound when this enode does not have the topic."""
         found = self._topics.get(topic_id, {}).get(group)
         if found is None:
             self._store.topic_name(topic_id)
@@ -215,18 +215,18 @@ class Lines:
         return found
 
     def next_number(self) -> int:
-        """A number for a new lease, larger than all before."""
+        """The number of a new lease, larger than all earlier ones."""
         self._count += 1
         return (self._store.engine.appender.store_open << OPENING_SHIFT) + self._count
 
     def messages_stored(self, topic_ids: Collection[int]) -> None:
-        """Messages of these topics became durable."""
+        """Wake a waiting pop of each group: messages of these topics became durable."""
         for topic_id in topic_ids:
             for group in self._topics.get(topic_id, {}).values():
                 group.wake()
 
     def change_applied(self, change: Change) -> None:
-        """A state change became durable."""
+        """Drop the lines that a durable state change makes stale."""
         if isinstance(change, OffsetsCommitted):
             group = self._topics.get(change.topic_id, {}).get(change.group)
             if group is not None:
@@ -240,16 +240,16 @@ class Lines:
                 group.forget()
 
     async def forget_idle(self) -> None:
-        """Drop groups of which nothing is in memory that the log does not say; to be called once a minute."""
+        """Drop the groups that `is_idle` allows to drop; to be called once a minute."""
         for groups in self._topics.values():
             for name in [name for name, group in groups.items() if group.is_idle()]:
                 del groups[name]
 
     @property
     def is_closed(self) -> bool:
-        """Whether nobody may wait any more."""
+        """Whether the enode shuts down, so that no pop may wait."""
         return self._waiters.is_closed
 
     async def close(self) -> None:
-        """Let everybody go who waits."""
+        """End the wait of all pops."""
         await self._waiters.close()

@@ -1,4 +1,4 @@
-"""Parking: a copy of a message in the dead-letter topic, with everything that a person will ask about it."""
+"""Parking: a copy of a message in the dead-letter topic, with the properties that operators need."""
 
 import asyncio
 import contextlib
@@ -24,15 +24,15 @@ from ortoo.enode.state.tables.pops import FinishReason, PopKey
 from ortoo.enode.store.store import Store
 
 REASON_EXPIRED = "expired"
-"""Its time was over before the group got it."""
+"""The message expired before the group got it."""
 TOLD_LENGTH_MAX = 1024
-"""So many characters of what a consumer says of itself and of its error are kept."""
+"""The number of characters kept of a consumer's name and of its error text."""
 PARK_LEASE_MS = 30_000
-"""How long parking may take."""
+"""The lease during which a message is parked."""
 RETRY_DELAY_MS = 1_000
-"""When to try again to park a message that could not be."""
+"""The delay before parking that failed is retried."""
 Place = tuple[PopKey, int]
-"""Where a group pops, and an offset there."""
+"""A group's queue, and an offset in it."""
 _log = get_logger("pops")
 
 
@@ -48,7 +48,7 @@ class DeadLetter:
 
 
 def noted(line: GroupLine, offsets: Iterable[int], consumer: str, error: str) -> Iterator[PopNote]:
-    """What a consumer said of a try, kept for the dead letter: here, and by these changes in the log."""
+    """Keep a consumer's report of a failed attempt for the dead letter: in memory, and by these changes in the log."""
     said = (consumer[:TOLD_LENGTH_MAX], error[:TOLD_LENGTH_MAX])
     for offset in offsets if any(said) else ():
         if line.notes.get(offset) != said:
@@ -59,7 +59,7 @@ def noted(line: GroupLine, offsets: Iterable[int], consumer: str, error: str) ->
 def parked_copies(
     opened: OpenedBatch, store: Store, place: PopKey, letters: Sequence[DeadLetter], now_ms: int
 ) -> list[tuple[SealedBatch, list[int]]]:
-    """Batches of copies for the dead-letter topic, each with the offsets of the messages it stands for."""
+    """Batches of copies for the dead-letter topic, each with the offsets of its source messages."""
     return in_batches([(one.offset, _copy(opened, store, place, one, now_ms)) for one in letters], now_ms)
 
 
@@ -84,7 +84,7 @@ def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, 
 
 
 def _told(text: str) -> str:
-    """What a consumer said, whatever it was: it must not keep its message from being parked."""
+    """A consumer's text, made valid, so that it can never prevent the parking of its message."""
     return on_one_line(text[:TOLD_LENGTH_MAX])
 
 
@@ -96,9 +96,9 @@ class Parking:
     """Puts messages into the dead-letter topic."""
 
     def __init__(self, store: Store, reading: PopReading, clock: Clock, background: Background) -> None:
-        """Copy within `store`; what was begun goes on in `background` when whoever asked for it goes away."""
+        """Copy within `store`. Parking runs in `background`, so that it continues when its caller is cancelled."""
         self.parked_totals: Counter[tuple[int, str]] = Counter()
-        """(topic id, group) to messages that became dead letters."""
+        """(topic id, group) to the number of dead letters."""
         self._store = store
         self._reading = reading
         self._clock = clock
@@ -106,7 +106,7 @@ class Parking:
         self._under_way: dict[Place, asyncio.Future[None]] = {}
 
     async def park_or_return(self, line: GroupLine, number: int, letters: list[DeadLetter], rules: PopRules) -> None:
-        """A dead-letter topic that is away never stops the others: the message stays and is tried again."""
+        """Park; on failure return the messages, so that an unavailable dead-letter topic does not stop the others."""
         try:
             await self.park(line, letters, rules)
         except OrtooError as error:
@@ -119,11 +119,10 @@ class Parking:
             line.group.plan()
 
     async def park(self, line: GroupLine, letters: list[DeadLetter], rules: PopRules) -> None:
-        """Copy messages to the dead-letter topic; in the same frame the group is done with them.
+        """Copy messages to the dead-letter topic; the same frame finishes them for the group.
 
-        Of a message that is being parked already the end is waited for, and one that the group has done with meanwhile
-        is passed over: it gets one dead letter. Errors: as `Store.append`; Unavailable while there is no dead-letter
-        topic.
+        Each message gets one dead letter: for one that is being parked already this waits, and finished ones are
+        skipped. Errors: as `Store.append`; Unavailable while there is no dead-letter topic.
         """
         if not rules.dead_letter_topic_id:
             raise Unavailable("the dead-letter topic is being created", retry_after_ms=RETRY_DELAY_MS)
@@ -133,7 +132,7 @@ class Parking:
         others = dict.fromkeys(self._under_way[place] for place in places if place in self._under_way)
         fresh = {place: one for place, one in places.items() if place not in self._under_way}
         if fresh:
-            # Noted before anything else runs: who asks in the same turn of the loop must find it.
+            # Registered without an await in between: a caller in the same turn of the loop must find it.
             parked = self._background.asked("park", self._park(line, list(fresh.values()), rules))
             self._under_way.update(dict.fromkeys(fresh, parked))
             parked.add_done_callback(lambda _: [self._under_way.pop(place) for place in fresh])
@@ -154,6 +153,6 @@ class Parking:
                 ranges = tuple(merged((offset, 1) for offset in offsets))
                 done = PopFinished(*line.place, FinishReason.PARKED, ranges)
                 await self._store.append(rules.dead_letter_topic_id, 0, batch, consumes=(done,))
-                line.group.line(line.queue_id).drop(ranges)  # it may have been made anew meanwhile
+                line.group.line(line.queue_id).drop(ranges)  # the line may have been replaced meanwhile
                 self.parked_totals[line.group.topic_id, line.group.name] += len(offsets)
         line.group.wake()

@@ -1,4 +1,4 @@
-"""Reading the messages of a lease; what cannot be read any more is lost to the group, and said so."""
+"""Reading the messages of a lease; unreadable messages are recorded as lost to the group."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
@@ -29,10 +29,10 @@ _log = get_logger("pops")
 
 
 class OpenedBatch:
-    """A stored batch; its columns are read when they are asked for, once."""
+    """A stored batch; its columns are read once, at their first use."""
 
     def __init__(self, stored: StoredBatch) -> None:
-        """Look at the head of `stored`. Errors: Invalid, Unsupported."""
+        """Read the header of `stored`. Errors: Invalid, Unsupported."""
         self.stored = stored
         self._arrays = ArrayBatch(stored.batch)
 
@@ -48,25 +48,25 @@ class OpenedBatch:
 
     @cached_property
     def view(self) -> RecordBatchView:
-        """Its messages, one by one."""
+        """Access to its single messages."""
         return open_batch(self.stored.batch)
 
     def sealed(self, offsets: Sequence[int]) -> SealedBatch:
-        """A batch of some of its messages, rising; the stored bytes if it is all of them."""
+        """A batch of the messages at `offsets` (ascending); for all of them the stored bytes unchanged."""
         if len(offsets) == self.stored.batch.count:
             return self.stored.batch
         return gathered(self._arrays, (np.array(offsets, "<i8") - self.first_offset).astype("<i4"))
 
 
 class OpenedBatches:
-    """Opens batches by offset and keeps the last used ones, about 32 MiB."""
+    """Opens batches by offset; a least-recently-used cache of about 32 MiB."""
 
     def __init__(self, store: Store) -> None:
         """Read from `store`."""
         self._store = store
         self._by_place: OrderedDict[tuple[int, int, int], OpenedBatch] = OrderedDict()
         self._by_queue: dict[tuple[int, int], list[int]] = {}
-        """First offsets, rising: a queue of batches of one message has thousands of them here."""
+        """(topic id, queue id) to ascending first offsets; thousands for a queue of one-message batches."""
         self._bytes = 0
 
     async def holding(self, topic_id: int, queue_id: int, offset: int) -> OpenedBatch:
@@ -128,10 +128,10 @@ class PopReading:
         bytes_left: int,
         expired: list[tuple[int, int]],
     ) -> list[PoppedBatch]:
-        """The messages of rows (first offset, count, attempt) that `line` leased under `number`.
+        """Read the messages of rows (first offset, count, attempt) that `line` leased under `number`.
 
-        About `bytes_left` bytes at most, and at least one batch; the rest is put back. Those whose time is over are
-        left out and added to `expired`, each (offset, attempt).
+        Reads about `bytes_left` bytes at most, and at least one batch; the rest is released. Expired messages are left
+        out and added to `expired` as (offset, attempt).
         """
         batches: list[PoppedBatch] = []
         at = sorted(leased)
@@ -181,11 +181,11 @@ class PopReading:
         return [offset for offset, _ in kept], [attempt for _, attempt in kept]
 
     async def holding(self, line: GroupLine, offset: int) -> OpenedBatch | None:
-        """The opened batch with a message; None when it is lost, which is written down."""
+        """The opened batch that holds a message; None if the message is lost, which is logged as a state change."""
         try:
             return await self._opened.holding(line.group.topic_id, line.queue_id, offset)
         except (OutOfRange, DataLoss) as error:
-            # Reading can go on behind a hole, or where the queue begins: all that is lost is written down at once.
+            # Reading continues behind the hole, or where the queue begins; all lost messages are one change.
             resume = error.begin_offset if isinstance(error, OutOfRange) else error.end_offset
             end = max(offset + 1, resume)
             _log.emit(
@@ -200,7 +200,7 @@ class PopReading:
     async def look(
         self, topic_id: int, queue_id: int, first: int, count: int, attempt: int
     ) -> AsyncIterator[PoppedBatch]:
-        """Messages as they are, for nobody."""
+        """Messages as they are stored, without a lease."""
         at, end = first, first + count
         while at < end:
             opened = await self._opened.holding(topic_id, queue_id, at)

@@ -1,4 +1,4 @@
-"""Messages that come again as copies: those a group gave back by offset, and dead letters that are sent again."""
+"""Redelivery by copies: messages that a group nacks by offset, and dead letters that are replayed."""
 
 import asyncio
 from collections import Counter
@@ -26,12 +26,12 @@ from ortoo.enode.store.store import Store
 
 DELIVERIES = "RECONSUME_TIMES"
 MARKS_MAX = 10_000
-"""How many messages of a queue a group may give back without committing an offset behind them."""
+"""The number of messages of a queue that a group may nack without committing an offset behind them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _GivenBack:
-    """A message that a group gave back."""
+    """A message that a group nacked."""
 
     opened: OpenedBatch
     message: Message
@@ -40,14 +40,14 @@ class _GivenBack:
 
 
 class SendingBack:
-    """Copies within one store."""
+    """Makes retry copies, dead letters and replayed copies within one store."""
 
     def __init__(
         self, store: Store, opened: OpenedBatches, intake: Intake, clock: Clock, background: Background
     ) -> None:
-        """Read from `store` through `opened`, write through `intake`, which delays what comes later."""
+        """Read from `store` through `opened`; write through `intake`, which delays copies with a back-off."""
         self.parked_totals: Counter[tuple[int, str]] = Counter()
-        """(topic id, group) to messages that became dead letters."""
+        """(topic id, group) to the number of dead letters."""
         self._background = background
         self._store = store
         self._intake = intake
@@ -55,14 +55,14 @@ class SendingBack:
         self._opened = opened
         self._replaying = asyncio.Lock()
         self._copying: dict[tuple[Place, Mark], asyncio.Future[None]] = {}
-        """Copies on their way to the disk."""
+        """Copies that are not durable yet."""
 
     async def send_back(self, wish: SendBackWish) -> list[str]:
-        """Store copies for the group, each after its back-off, or parked; returns their ids when all are durable.
+        """Store a retry copy, due after its back-off, or a dead letter of each message; returns the ids when durable.
 
-        All or none: a refused request has stored no copy. Asking again for a message that the group has not passed yet
-        stores nothing: the copy and the mark that it was made are one write.
-        Errors: NotFound, OutOfRange, Overloaded, Unavailable; Invalid when the copies are too many bytes together.
+        All or none: a refused request stores no copy. The copy and the mark that it was made are one write. Therefore a
+        repeated request stores nothing for a message that the group has not passed yet.
+        Errors: NotFound, OutOfRange, Overloaded, Unavailable, Invalid (the copies together are too large).
         """
         place = (wish.topic_id, wish.group, wish.queue_id)
         given = {offset: await self._given_back(wish, offset) for offset in wish.offsets}
@@ -72,21 +72,21 @@ class SendingBack:
         new = [one for one in given.values() if not sent_back.has(place, one.mark)]
         if new and sent_back.count(place) + len(new) > MARKS_MAX:
             raise Overloaded(
-                f"group {wish.group} gave back {MARKS_MAX} messages of queue {wish.queue_id} and committed no offset "
+                f"group {wish.group} nacked {MARKS_MAX} messages of queue {wish.queue_id} and committed no offset "
                 "behind them: commit one",
                 field="offsets",
             )
         if new:
             done = asyncio.get_running_loop().create_future()
             self._copying.update(((place, one.mark), done) for one in new)
-            # It goes on when whoever asked goes away: asking again must find out what became of it.
+            # It continues when the caller is cancelled, so that a repeated request finds its result.
             await self._background.kept("send back", self._copy(wish, new, done))
         return [given[offset].message.message_id or "" for offset in wish.offsets]
 
     async def _given_back(self, wish: SendBackWish, offset: int) -> _GivenBack:
         opened = await self._opened.holding(wish.topic_id, wish.queue_id, offset)
         message = identified(opened, self._store, (wish.topic_id, wish.group, wish.queue_id), offset)
-        # Elsewhere it is what somebody sent on, with all the properties of a message that was tried by others.
+        # In another topic the property may come from a forwarded message, which has other consumers' attempts.
         times = message.properties.get(DELIVERIES, "") if wish.topic_id == wish.retry_topic_id else ""
         attempt = max(wish.attempt, (whole_number(times) or 0) + 1)
         rule = FailureRule(wish.rules.attempts_max, wish.delays_ms)
@@ -107,7 +107,7 @@ class SendingBack:
             done.set_result(None)
 
     def _sent_again(self, wish: SendBackWish, given: Sequence[_GivenBack]) -> Iterator[Write]:
-        """The batches of copies for the retry topic: those that come at once, and those that come later."""
+        """The batches of copies for the retry topic: those due at once, and delayed ones."""
         now_ms = self._clock.now_ms()
         by_sort: dict[bool, list[tuple[Mark, Message]]] = {}
         for one in given:
@@ -135,10 +135,10 @@ class SendingBack:
                     yield Write(wish.rules.dead_letter_topic_id, 0, batch, (SentBack(*place, (one.mark,)),))
 
     async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
-        """Send dead letters again, each once: the copy and the mark that it was sent are one write. All or none.
+        """Replay dead letters, each once: the copy and the mark that it was sent are one write. All or none.
 
-        Returns the ranges that were sent now, or would be. Errors: NotFound, Overloaded, Unavailable; Invalid when they
-        are too many bytes together.
+        Returns the ranges that were sent now, or with `dry_run` would be. Errors: NotFound, Overloaded, Unavailable,
+        Invalid (the copies together are too large).
         """
         name = self._store.topic_name(wish.target_topic_id)
         if self._store.queue_range(wish.target_topic_id, 0).end_offset < 0:
@@ -194,7 +194,7 @@ class SendingBack:
 
 
 def _replayed(letter: Message) -> Message:
-    """The message as it was, and where it came from."""
+    """The original message, with the properties of its origin."""
     said = letter.properties.items()
     properties = {name: value for name, value in said if not name.startswith("DLQ_") and name != DELIVERIES}
     return letter.replace(properties={**properties, **Origin.of_dead_letter(letter).properties()})

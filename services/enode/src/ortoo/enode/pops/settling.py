@@ -1,4 +1,4 @@
-"""What becomes of leased messages: done, given back, kept for longer, parked."""
+"""Verdicts on leased messages: acknowledged, renewed, returned, parked."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,7 +16,7 @@ from ortoo.enode.store.store import Store
 
 
 class Settling:
-    """Carries verdicts out: first in the lines, then in the log."""
+    """Applies verdicts: first to the lines, then to the log."""
 
     def __init__(self, store: Store, parking: Parking, clock: Clock) -> None:
         """Write into `store`."""
@@ -25,7 +25,7 @@ class Settling:
         self._clock = clock
 
     async def settle(self, group: GroupLines, parts: Iterable[LeasePart], verdict: Verdict) -> list[Stale]:
-        """Carry out one verdict; returns messages that their lease has no more. Errors: as `Leasing.settle`."""
+        """Apply one verdict; returns messages that the lease no longer holds. Errors: as `Leasing.settle`."""
         over: list[Stale] = []
         parts = [self._in_time(group, part, verdict, over) if part.in_time else part for part in parts]
         if isinstance(verdict, Finish):
@@ -35,7 +35,7 @@ class Settling:
         return over + await self._give_back(group, parts, verdict)
 
     def _in_time(self, group: GroupLines, part: LeasePart, verdict: Verdict, over: list[Stale]) -> LeasePart:
-        """What of a part is not over by the clock; the rest is added to `over`."""
+        """The part without messages whose lease expired; these are added to `over`."""
         line = group.line(part.queue_id)
         late = line.over(part.ranges, part.number, group.now_ms(), with_done=not isinstance(verdict, Finish))
         if not late:
@@ -120,9 +120,9 @@ class Settling:
         return changes
 
     async def _write(self, group: GroupLines, changes: list[Change]) -> None:
-        """Return when `changes` are durable. When they are refused, the lines forget that they ever were.
+        """Return when `changes` are durable. If they are refused, the lines are made again without them.
 
-        Without any, what was settled before may be on its way still: who settles it again hears no yes before it is.
+        Without changes, wait for earlier ones: a repeated verdict must not be confirmed before the first is durable.
         """
         try:
             if changes:

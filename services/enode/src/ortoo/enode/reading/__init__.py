@@ -1,1 +1,1 @@
-"""Reading the log: an offset in, whole batches out; who waits at the end of a queue is woken here."""
+"""Reads the log: takes an offset, returns whole batches, and wakes readers that wait at the end of a queue."""

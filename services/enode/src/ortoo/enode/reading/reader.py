@@ -1,4 +1,4 @@
-"""The reading end of the log: from an offset to the batches that are stored there."""
+"""The reading end of the log: finds and reads the batches at an offset."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -21,14 +21,14 @@ from ortoo.enode.log.segment import Segment, holding, segment_name
 from ortoo.enode.reading.recent import Recent
 
 GAP_BYTES_MAX = 4096
-"""Frames with no more than this between them are read at once."""
+"""Maximum gap between frames that are read together."""
 READ_BYTES_MAX = 256 << 10
 SMALL_BYTES = 16 << 10
 """A frame whose body is no larger is read at once; of a larger one the body is read by itself, and not copied."""
 
 
 class Place(NamedTuple):
-    """Where a batch lies, and what its frame must say."""
+    """The place of a batch, and the expected fields of its frame."""
 
     segment: Segment
     topic_id: int
@@ -40,26 +40,28 @@ class Place(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """The offset behind its last message."""
+        """The offset after its last message."""
         return self.first_offset + self.message_count
 
 
 @dataclass(frozen=True, slots=True)
 class BadPlace:
-    """A frame that is not what the index promised."""
+    """A place whose frame is damaged or does not match the index."""
 
     place: Place
     reason: str
+    is_other: bool = False
+    """Whether another whole frame lies there."""
 
 
 Look = Callable[[StoredBatch], None]
-"""Sees a batch that was read, beside the event loop."""
+"""Called with each batch that was read, outside the event loop."""
 Seeing = Callable[..., Awaitable[BadPlace | None]]
 
 
 @dataclass(eq=False)
 class Reader:
-    """Finds and reads batches. Belongs to the event loop; only the disk's work leaves it."""
+    """Finds and reads batches. It belongs to the event loop; only disk work runs outside it."""
 
     catalog: Catalog
     disk: Disk
@@ -67,20 +69,23 @@ class Reader:
     recent: Recent
     """Batches in memory."""
     index_bytes: int
-    """How much memory rows of old segments may take, about."""
-    repair: Callable[[int, int], Awaitable[int]] | None = None
-    """Has the frame at a position, which ends at another, written again from another copy; 0 when there is none."""
+    """Approximate maximum memory for rows of earlier segments."""
+    repair: Callable[[int, int, bool], Awaitable[int]] | None = None
+    """Repairs the frame at a position, which ends at another, from another replica's copy; 0 if there is none.
+
+    The third argument is whether a whole frame lies there, possibly of another log.
+    """
     hits: int = 0
     misses: int = 0
     _loaded: OrderedDict[Run, Rows] = field(default_factory=OrderedDict)
     _loaded_bytes: int = 0
 
     async def read(self, queue: QueueLog, from_offset: int, bytes_max: int, look: Look | None = None) -> Fetched:
-        """Whole batches from the one that holds `from_offset` on, as many as fit `bytes_max`, at least one.
+        """Whole batches from the one with `from_offset` on that fit `bytes_max`, at least one.
 
-        With `look` the answer has none of them: it sees each as soon as it is read, beside the loop.
-        `from_offset` lies in the queue's range. Errors: DataLoss when that batch is damaged; Unavailable when the
-        disk cannot be read now; Overloaded when no file can be opened; what `look` raises.
+        With `look` the answer has no batches; each is passed to it when it is read, outside the event loop.
+        `from_offset` lies in the queue's range. Errors: those of `look`. DataLoss when that batch is damaged.
+        Unavailable when the disk cannot be read now. Overloaded when no file can be opened.
         """
         run = queue.run_with(from_offset)
         segment = run.segment if run is not None else self.catalog.active
@@ -99,14 +104,14 @@ class Reader:
 
     async def find_time(self, queue: QueueLog, stored_at_ms: int) -> int:
         """The first offset stored at or after a time; the end of the queue if there is none."""
-        for run in tuple(queue.runs):  # retention may take some meanwhile
+        for run in tuple(queue.runs):  # retention may delete some meanwhile
             if run.entry.last_stored_at_ms >= stored_at_ms:
                 try:
                     rows = run.rows or await self._rows_of(run)
                 except OSError as error:
                     raise _unreadable(error) from error
                 row = rows.find_time(stored_at_ms)
-                if row < len(rows):  # damage may have taken the last ones
+                if row < len(rows):  # the last ones may be damaged
                     return rows.first_offsets[row]
         if queue.rows:
             row = queue.rows.find_time(stored_at_ms)
@@ -132,7 +137,7 @@ class Reader:
         self.misses += len(missing)
         bad: BadPlace | None = None
         if look is not None:
-            run: Seeing = self.work.scan if missing else self.work.run  # what is in memory waits for no disk
+            run: Seeing = self.work.scan if missing else self.work.run  # batches in memory need no disk
             bad = await self._see(run, look, found, missing, ahead)
             found = []
         elif missing:
@@ -147,20 +152,20 @@ class Reader:
     async def _see(
         self, run: Seeing, look: Look, found: Sequence[StoredBatch], places: list[Place], ahead: list[Place]
     ) -> BadPlace | None:
-        """Have all seen until one is bad for good: one that another copy has is read again.
+        """Pass batches to `look` until one cannot be repaired; a repaired one is read again.
 
-        Errors: Unavailable, OSError; what `look` raises.
+        Errors: Unavailable, OSError, and those of `look`.
         """
         bad, position = await run(see, look, found, places, ahead), -1
         while bad is not None and self.repair is not None and bad.place.position != position:
             position = bad.place.position
-            if not await self.repair(position, position + frame_bytes(bad.place.length)):
+            if not await self.repair(position, position + frame_bytes(bad.place.length), bad.is_other):
                 break
             bad = await run(see, look, (), places[places.index(bad.place) :], [])
         return bad
 
     async def _filled(self, queue: QueueLog, offset: int) -> bool:
-        """Have the damaged places repaired that an offset may lie in, in closed segments; whether any was."""
+        """Repair the damaged places of closed segments that may hold an offset; whether any was repaired."""
         if self.repair is None:
             return False
         is_filled = False
@@ -171,7 +176,7 @@ class Reader:
             for position, length in holes:
                 at = position
                 while position <= at < position + length:
-                    at = await self.repair(at, position + length)
+                    at = await self.repair(at, position + length, False)
                     repaired += at > 0
             if repaired and not segment.retired:
                 contents = await self.work.run(make_index, self.disk, segment, segment.end or segment.base)
@@ -182,12 +187,12 @@ class Reader:
         return is_filled
 
     def _sealed_at(self, position: int) -> Segment | None:
-        """The closed segment that holds a position; None when its file is missing, or the log ends in it."""
+        """The closed segment with a position; None when its file is missing, or the log ends in it."""
         segment = holding(self.catalog.segments, position)
         return segment if segment is not None and segment.base in self.catalog.contents else None
 
     async def _rows_of(self, run: Run) -> Rows:
-        """The rows of a sealed run: from memory, from the index file, or from the segment if that is bad."""
+        """The rows of a sealed run: from memory, from the index file, or from the segment if the file is damaged."""
         rows = self._loaded.get(run)
         if rows is not None:
             self._loaded.move_to_end(run)
@@ -215,7 +220,7 @@ class Reader:
         return rows
 
     def forget(self, segment: Segment) -> None:
-        """A segment is gone: its rows are of no use."""
+        """Forget the rows of a deleted segment."""
         for run in [run for run in self._loaded if run.segment is segment]:
             self._loaded_bytes -= self._loaded.pop(run).bytes
 
@@ -230,7 +235,7 @@ class Reader:
         return damage
 
     def _hole(self, queue: QueueLog, offset: int, rows: Rows, next_row: int) -> DataLoss:
-        """Why there is no batch at `offset`, and where the next one is."""
+        """The error for an offset without a batch, with the next readable offset."""
         if next_row < len(rows):
             resume = rows.first_offsets[next_row]
         else:
@@ -241,7 +246,7 @@ class Reader:
                 resume = queue.rows.begin_offset if queue.rows and queue.rows is not rows else queue.end_offset
         if damages := self._damages_at(queue, offset):
             return _damaged(damages[0], offset, resume)
-        return _lost(f"no batch holds offset {offset}: the place it lay in is damaged", offset, resume)
+        return _lost(f"no batch holds offset {offset}, because its place in the log is damaged", offset, resume)
 
     def _damages_at(self, queue: QueueLog, offset: int) -> list[Damage]:
         return [
@@ -261,16 +266,16 @@ def _unreadable(error: OSError) -> Unavailable:
 def _damaged(damage: Damage, begin_offset: int, end_offset: int) -> DataLoss:
     return _lost(
         f"offsets {begin_offset} to {end_offset} are damaged: {damage.file}, log position {damage.position}, "
-        f"{damage.length_bytes} bytes: {damage.reason}",
+        f"{damage.length_bytes} bytes, {damage.reason}",
         begin_offset,
         end_offset,
     )
 
 
 def _lost(reason: str, begin_offset: int, end_offset: int) -> DataLoss:
-    """That offsets cannot be read, and where reading can go on."""
+    """The error for unreadable offsets, with the next readable offset."""
     return DataLoss(
-        f"{reason}; reading can go on at offset {end_offset}",
+        f"{reason}; continue to read at offset {end_offset}",
         field="from_offset",
         begin_offset=begin_offset,
         end_offset=end_offset,
@@ -278,10 +283,10 @@ def _lost(reason: str, begin_offset: int, end_offset: int) -> DataLoss:
 
 
 def see(look: Look, found: Sequence[StoredBatch], places: list[Place], ahead: list[Place]) -> BadPlace | None:
-    """Look at what was found, then at what is read, each before the next, until one is bad.
+    """Pass `found` batches to `look`, then read `places` one by one and pass them, until one is bad.
 
-    Runs beside the loop, touches nothing but the segments' files. Frames that are small and lie close are read at once.
-    The disk may begin with what is read next time.
+    It runs outside the event loop, and accesses only the segments' files. Small frames that lie close together are read
+    with one call. The places `ahead` are prefetched for the next read.
     """
     for place in ahead:
         place.segment.read_ahead(place.position, HEADER_BYTES + place.length)
@@ -295,10 +300,14 @@ def see(look: Look, found: Sequence[StoredBatch], places: list[Place], ahead: li
             read = partial(_cut, together, first.position)
         for place in places[start:end]:
             try:
-                look(_batch_at(place, read))  # not kept while the next is read: that goes to the same memory
+                look(_batch_at(place, read))  # not kept during the next read, which reuses the memory
             except BadFrame as error:
-                return BadPlace(place, str(error))
+                return BadPlace(place, str(error), isinstance(error, OtherFrame))
     return None
+
+
+class OtherFrame(BadFrame):
+    """A whole frame at a place, but not the one in the index."""
 
 
 def _cut(data: bytes, begin_position: int, position: int, length: int) -> bytes:
@@ -307,7 +316,7 @@ def _cut(data: bytes, begin_position: int, position: int, length: int) -> bytes:
 
 
 def _neighbours(places: list[Place]) -> Iterator[tuple[int, int]]:
-    """Runs of places, by number, that one read gets without reading much in vain."""
+    """Ranges of places, by number, that one read gets with small gaps."""
     start = 0
     for number in range(1, len(places) + 1):
         if number < len(places):
@@ -321,7 +330,7 @@ def _neighbours(places: list[Place]) -> Iterator[tuple[int, int]]:
 
 
 def _batch_at(place: Place, read: Read) -> StoredBatch:
-    """Read a batch. Errors: BadFrame unless it is whole and lies in the very frame that the index means."""
+    """Read a batch. Errors: BadFrame unless it is whole and its frame matches the index."""
     header = decode_header(read(place.position, HEADER_BYTES), place.position)
     if (
         header.kind != Kind.MESSAGES
@@ -331,7 +340,7 @@ def _batch_at(place: Place, read: Read) -> StoredBatch:
         or header.item_count != place.message_count
         or header.prefix_length + header.length != place.length
     ):
-        raise BadFrame("the frame is another one than the index says")
+        raise OtherFrame("the frame does not match the index")
     body = read_body(read, header)
     batch = header.batch(body[header.prefix_length :] if header.prefix_length else body)
     return StoredBatch(header.first_offset, header.stored_at_ms, batch)

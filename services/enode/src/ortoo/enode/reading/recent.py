@@ -5,11 +5,11 @@ from collections import deque
 from ortoo.common.records.stored_batch import StoredBatch
 
 ROOM_PER_BATCH_BYTES = 400
-"""About what a batch costs beside its bytes."""
+"""Approximate memory of a batch beside its bytes."""
 
 
 class Recent:
-    """The newest batches by position, as many as fit; the oldest go first."""
+    """The newest batches by position that fit; the oldest are dropped first."""
 
     def __init__(self, bytes_max: int) -> None:
         """Keep about `bytes_max` bytes."""
@@ -19,7 +19,7 @@ class Recent:
         self.bytes = 0
 
     def get(self, position: int) -> StoredBatch | None:
-        """The batch whose frame lies at `position`, if it is still there."""
+        """The batch whose frame lies at `position`, if it is still in memory."""
         return self._batches.get(position)
 
     def put(self, position: int, batch: StoredBatch) -> None:
@@ -36,7 +36,7 @@ class Recent:
             self.bytes -= freed
 
     def drop_below(self, position: int) -> None:
-        """Forget batches of segments that are gone."""
+        """Forget batches of deleted segments."""
         while self._order and self._order[0][0] < position:
             oldest, freed = self._order.popleft()
             del self._batches[oldest]

@@ -1,4 +1,4 @@
-"""Those who wait for messages: woken by what happens, or by the time."""
+"""Waiting readers: woken by events or by a timeout."""
 
 import asyncio
 from collections.abc import MutableSequence
@@ -9,14 +9,14 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.deadlines import DeadlineWheel
 
 Line = MutableSequence[asyncio.Future[None]]
-"""Who waits for the same, in the order in which they came."""
+"""The waiters for one event, in the order of their arrival."""
 
 
 class Waiters:
-    """All of one sort who wait in a store, each in a line."""
+    """All waiters of one sort in a store, each in a line."""
 
     def __init__(self, clock: Clock, *, waiters_max: int, what: str) -> None:
-        """At most `waiters_max` wait at once; `what` they are, in the plural, for errors."""
+        """Allow at most `waiters_max` at once; `what` is their name in the plural, for errors."""
         self.wheel = DeadlineWheel(clock, f"store:waiting {what}")
         self.is_closed = False
         self._waiters_max = waiters_max
@@ -25,14 +25,14 @@ class Waiters:
 
     @property
     def count(self) -> int:
-        """How many wait."""
+        """The number of waiters."""
         return len(self._all)
 
     async def wait_in(self, line: Line, until_s: float, waiter: asyncio.Future[None] | None = None) -> None:
         """Return when woken, at a monotonic time, or when this is closed. Errors: Overloaded if too many wait already.
 
-        `waiter` is for whoever wants to wake this one by itself.
-        One that is woken and cancelled at the same moment wakes the next one in its line.
+        A caller that wakes this waiter directly passes its own `waiter`.
+        A waiter that is woken and cancelled at the same moment wakes the next one in its line.
         """
         if self.is_closed:
             return
@@ -56,7 +56,7 @@ class Waiters:
                 line.remove(waiter)
 
     async def close(self) -> None:
-        """Let everybody go; nobody waits any more."""
+        """Wake all waiters; later ones return at once."""
         self.is_closed = True
         for waiter in self._all:
             let_go(waiter)
@@ -64,7 +64,7 @@ class Waiters:
 
 
 def wake_first(line: Line) -> None:
-    """Something may be there for one of a line."""
+    """Wake the first waiter of a line."""
     while line:
         waiter = line[0]
         del line[0]
@@ -73,7 +73,7 @@ def wake_first(line: Line) -> None:
 
 
 def wake_all(line: Line) -> None:
-    """What all of a line wait for is there."""
+    """Wake all waiters of a line."""
     waiters = list(line)
     line.clear()
     for waiter in waiters:
@@ -81,7 +81,7 @@ def wake_all(line: Line) -> None:
 
 
 def let_go(waiter: asyncio.Future[None]) -> bool:
-    """Wake this one; False when somebody did already, or it was cancelled."""
+    """Wake a waiter; False if it was already woken or cancelled."""
     if waiter.done():
         return False
     waiter.set_result(None)

@@ -1,4 +1,4 @@
-"""Opening a log: files in; its end, its losses and its state out. docs/formats/crash-safety.md argues why.
+"""Opens a log: takes its files, and returns its end, losses and state. docs/formats/crash-safety.md has the reasons.
 
-`store` opens with it, `offline` looks and mends with it; nobody else imports it.
+`store` opens with it, and `offline` inspects and repairs with it. No other package imports it.
 """

@@ -1,4 +1,4 @@
-"""Which offsets damaged places cost."""
+"""The offsets that are lost by damaged places."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,15 +12,15 @@ from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import holding, segment_name
 
 Gap = tuple[int, int, int, int]
-"""(first missing offset, first offset that is there again, log position before, log position behind)."""
+"""(first missing offset, next stored offset, log position before, log position behind)."""
 _END = 1 << 62
 
 
 def damages_of(catalog: Catalog, holes: Iterable[Hole], disk: Disk) -> list[Damage]:
     """Name each hole: file, position, and the offsets that are missing between the frames around it.
 
-    Nobody can read in a hole whose frames they were, so a gap is told of every hole that may have held it. Of sealed
-    segments rows are read only where there is a hole.
+    The frames of a hole are unknown, so a gap is listed for every hole that may have held it. Rows of sealed segments
+    are read only for segments with holes.
     """
     holes = sorted(set(holes), key=lambda hole: hole.position)
     if not holes:
@@ -44,7 +44,7 @@ def damages_of(catalog: Catalog, holes: Iterable[Hole], disk: Disk) -> list[Dama
 
 
 def _segment_base(catalog: Catalog, position: int) -> int:
-    """The segment that `position` lies in."""
+    """The base of the segment that contains `position`."""
     segment = holding(catalog.segments, position)
     return position if segment is None else segment.base
 

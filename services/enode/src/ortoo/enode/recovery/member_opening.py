@@ -1,6 +1,7 @@
-"""Opening the log of a member: its state as of what is known to be committed, and the frames behind, which may go.
+"""Opens the log of a replica: its state up to a committed position, and the later frames, which may be truncated.
 
-As little is written as can be: what no flush of this disk covers is written again and synced, and a torn end goes.
+It writes as little as possible. Frames that no flush of this disk covers are rewritten and synced, and a torn end is
+truncated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,11 +13,12 @@ from pathlib import Path
 from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.clean_stop import forget_clean_stop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.outline_file import NO_CUT, KeptOutline, write_outline
 from ortoo.enode.disk.reign_file import read_reign, write_reign
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
+from ortoo.enode.disk.tide_mark import TideMark, read_committed_mark, read_tide_mark
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import read_contents
 from ortoo.enode.index.survey import Survey, survey
@@ -41,42 +43,43 @@ from ortoo.enode.recovery.opening import (
     sweep,
     zero,
 )
+from ortoo.enode.recovery.owners import check_frame_owner, is_foreign
 from ortoo.enode.recovery.refold import Refold, read_slice
 from ortoo.enode.state.fold import State
 
 GROUP_BYTES = 1 << 20
-"""Frames that are not known to be committed are kept in groups of about this size, which are folded one by one."""
+"""Approximate size of groups of frames that are not known to be committed; they are folded group by group."""
 _END = 1 << 62
-"""As the end of what is to be read for members: it need not be read."""
+"""Used as the end of the protocol's frames when damaged ones may be skipped."""
 
 
 @dataclass(slots=True)
 class MemberLog:
-    """The log of a member as it was found."""
+    """The log of a replica at its opening."""
 
     recovered: Recovered
-    """As of what is known to be committed; `active` is the segment that this lies in."""
+    """The store up to the known committed position; `active` is the segment with that position."""
     outline: LogOutline
-    """All of it is on disk for good."""
+    """The log summary; all of it is durable."""
     groups: list[Group] = field(default_factory=list)
-    """The frames behind."""
+    """The later frames."""
     next_segments: list[Segment] = field(default_factory=list)
-    """Those behind the active one."""
+    """The segments behind the active one."""
     is_cold: bool = False
-    """Whether its begin is gone and no whole checkpoint is there yet: nothing can be folded."""
+    """Whether the log's begin is deleted and there is no whole checkpoint yet, so that no state can be folded."""
     lost: int = 0
-    """How far this disk once was, when it was further than this; 0 when it was not."""
+    """The position that this disk once had, if it is beyond the log's end; 0 otherwise."""
 
 
 def recover_member(
     files: SegmentFiles, folder: Path, kept: KeptOutline, *, is_last: bool = False, doubts: int = 0
 ) -> MemberLog:
-    """Find out what a member's folder holds. What is opened is among `files`, which the caller closes.
+    """Read the log and the state of a replica's folder. The caller closes `files`.
 
     Errors: DataLoss, Unsupported, OSError.
 
-    With `doubts` its state is folded from a checkpoint so many before the newest, or from the log's begin. With
-    `is_last` nobody else has a copy any more: a damaged place that need not be read is passed over.
+    `doubts` is the number of newest checkpoints to skip; the state may then be folded from the log's begin. With
+    `is_last` no other replica has a copy any more, so damaged places that need not be read are skipped.
     """
     disk = files.disk
     if kept.cut != NO_CUT:
@@ -89,7 +92,7 @@ def recover_member(
     opening = _Opening(files, folder, outline, is_last=is_last, doubts=doubts)
     segments, flushed = opening.segments, opening.flushed
     if (clean := opening.clean) is not None:
-        catalog = Catalog(files)
+        catalog = Catalog(files, opening.tag)
         opening.take_over(catalog, segments)
         recovered = after_clean_stop(disk, catalog, segments[-1], clean, begin)
         outline = opening.words.followed(outline, clean.end_position)
@@ -100,7 +103,7 @@ def recover_member(
     end = found.outline.appended
     if flushed > end:
         found.lost = flushed
-        if (reign := read_reign(disk, folder)) is not None:  # before anything is taken away: nothing else tells of it
+        if (reign := read_reign(disk, folder)) is not None:  # before any truncation, because no other file records it
             write_reign(disk, folder, replace(reign, reign=owed(flushed, reign.reign)))
     forget_clean_stop(disk, folder)
     _make_durable(disk, folder, segments, min(flushed, end), end)
@@ -108,9 +111,9 @@ def recover_member(
 
 
 def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
-    """Where the last copy of a log will end: behind its last frame, or at the first damage that cannot be passed over.
+    """The future end of the last copy of a log: the end of its last frame, or the first damage that cannot be skipped.
 
-    Nothing is written. Errors: DataLoss, also when its state cannot be folded; Unsupported, OSError.
+    Nothing is written. Errors: Unsupported, OSError. DataLoss, also when its state cannot be folded.
     """
     with SegmentFiles(disk) as files:
         opening = _Opening(files, folder, kept.outline, is_last=True, repairs=False)
@@ -120,30 +123,30 @@ def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
             log = opening.found()
             if log.is_cold:
                 raise DataLoss(
-                    f"{folder} holds a log that begins at {kept.outline.begin}, and no whole checkpoint of the state: "
-                    "it was being copied, or is damaged, and nobody can lead with it; choose another disk"
+                    f"{folder} holds a log that begins at {kept.outline.begin}, but no whole checkpoint of the state. "
+                    "It was being copied, or is damaged, so no replica can lead with it: choose another disk"
                 )
             end = log.outline.appended
     return end if kept.cut == NO_CUT else min(end, kept.cut)
 
 
 def known_end(disk: Disk, folder: Path) -> int:
-    """Up to where the log once was on this disk for certain. A start may find a little more. Errors: OSError."""
+    """The position up to which the log was certainly on this disk. A start may find a little more. Errors: OSError."""
     clean = read_clean_stop(disk, folder)
     return max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What the log says to its members behind the place where the outline was kept, as far as it can be read."""
+    """The readable frames of the replication protocol behind the position of the stored log summary."""
 
     end: int
-    """Where that ends: at the first damaged header or word, or with the log. Nobody knows what was said there."""
+    """Their end: the first damaged header or protocol frame, or the log's end. Frames beyond it are unknown."""
     marks: tuple[Mark, ...]
 
     @classmethod
-    def behind(cls, outline: LogOutline, segments: Sequence[Segment]) -> "_Words":
-        """Read them. Errors: DataLoss, OSError."""
+    def behind(cls, outline: LogOutline, segments: Sequence[Segment], log_mark: int) -> "_Words":
+        """Read the frames. Errors: OSError. DataLoss, also for a frame of a log with another fingerprint."""
         end, is_broken = outline.appended, False
         marks: list[Mark] = []
         for segment, following in zip_longest(segments, segments[1:]):
@@ -155,8 +158,10 @@ class _Words:
                     is_broken = True
                     continue
                 if one.leader_epoch == 0 and not marks and not outline.history.starts:
-                    is_broken = False  # nobody had said anything yet: the log of an enode that was no member then
+                    is_broken = False  # no protocol frames yet: the log of an enode without replicas
                 try:
+                    if not one.is_of(log_mark) and read_body(segment.read, one) is not None:
+                        check_frame_owner(segment.path, one.position)
                     if not is_broken and one.kind in WORDS:
                         marks.append(mark_of(one, read_body(segment.read, one)))
                 except BadFrame:
@@ -169,7 +174,7 @@ class _Words:
         return cls(end, tuple(marks))
 
     def followed(self, outline: LogOutline, end: int) -> LogOutline:
-        """The outline with what was said between where it was kept and `end`, which is not behind the end of these."""
+        """The log summary with the protocol frames up to `end`, which is at most the end of these."""
         if outline.appended > end:
             return replace(outline.cut(end), cuts=0, is_cutting=False)
         return outline.extended(end, tuple(one for one in self.marks if one.end <= end))
@@ -177,7 +182,7 @@ class _Words:
 
 @dataclass(eq=False)
 class _Opening:
-    """One folder as it is found, before anything is folded."""
+    """One folder before any folding."""
 
     files: SegmentFiles
     folder: Path
@@ -187,30 +192,35 @@ class _Opening:
     doubts: int = 0
 
     def __post_init__(self) -> None:
-        """Look at the folder. Errors: DataLoss, Unsupported, OSError."""
+        """Read the folder. Errors: DataLoss, Unsupported, OSError."""
         disk, folder, outline = self.files.disk, self.folder, self.outline
+        identity = read_identity(disk, folder)
+        self.tag, self.log_mark = (identity.tag, identity.log_mark) if identity is not None else (0, 0)
+        """They distinguish the files of the folder, and the frames of the log, from others."""
         starts = [base for base in bases(disk.list(folder)) if base >= outline.begin]
         self.segments = [Segment(self.files, folder, base, base) for base in starts]
         for one in self.segments:
             one.limit = one.base + one.size_bytes()
-        self.words = _Words.behind(outline, self.segments)
+        self.words = _Words.behind(outline, self.segments, self.log_mark)
         if self.is_last:
             self.words = replace(self.words, end=_END)
         self.flushed = known_end(disk, folder)
-        """How far the disk once was for certain."""
+        """The position up to which the log was certainly on this disk."""
         clean, last = read_clean_stop(disk, folder), self.segments[-1:]
-        is_usable = clean and last and is_end_of_log(clean, last[0]) and clean.end_position <= self.words.end
+        is_usable = (
+            clean and last and is_end_of_log(clean, last[0], self.log_mark) and clean.end_position <= self.words.end
+        )
         self.clean = clean if is_usable else None
-        """The marker of a clean stop, if the log can be taken from it."""
+        """The marker of a clean stop, if it matches the log."""
 
     def found(self) -> MemberLog:
-        """What is there, when it was not closed cleanly."""
+        """The log of a folder that was not closed cleanly."""
         slices = [one for segment in self.segments for one in self._slices(segment)]
         begin = self.outline.begin
         fold = self._folded(slices)
         is_cold = fold is None and begin > 0
         at = begin if fold is None else fold.end_position
-        catalog = Catalog(self.files)
+        catalog = Catalog(self.files, self.tag)
         before = [one for one in self.segments if one.base < at] if at > begin else []
         behind = self.segments[len(before) :]
         state, store_open = (fold.state, fold.store_open) if fold else (State(), 0)
@@ -234,20 +244,20 @@ class _Opening:
         return log
 
     def take_over(self, catalog: Catalog, segments: list[Segment]) -> None:
-        """Let the catalog have segments. All but the last one are sealed."""
+        """Load segments into the catalog. All but the last one are sealed."""
         for one, following in pairwise(segments):
             load_sealed(catalog, self.files.disk, one, following.base, repairs=self.repairs)
         catalog.segments.append(segments[-1])
 
     def _slices(self, segment: Segment) -> list[SliceAt]:
-        contents = read_contents(self.files.disk, segment)
+        contents = read_contents(self.files.disk, segment, self.tag)
         return list(contents.slices) if contents else survey(segment.read, segment.base, segment.limit).slices
 
     def _folded(self, slices: list[SliceAt]) -> Refold | None:
-        """The state of the newest whole checkpoint and what it is folded from; all of that is committed.
+        """The state of the newest whole checkpoint and the frames that it needs; all of it is committed.
 
-        None when the log has to be followed from its begin: nothing is folded over a damaged place, which others have
-        whole.
+        None when the log must be followed from its begin. No state is folded over a damaged place, because other
+        replicas have it whole.
         """
         gap = min(self._first_gap(), self.words.end)
         checkpoints = complete_checkpoints(slices)
@@ -255,20 +265,20 @@ class _Opening:
         for parts in checkpoints[max(0, min(self.doubts, most)) :]:
             known = [one for one in slices if one.checkpoint_id <= parts[0].checkpoint_id]
             try:
-                as_of = max(read_slice(self.segments, one).as_of for one in parts)
-                # The disk may have got a checkpoint, and not all the frames before that it tells of.
+                as_of = max(read_slice(self.segments, one, self.log_mark).as_of for one in parts)
+                # The disk may have a checkpoint, but not all the frames before it that the checkpoint contains.
                 if as_of > gap or self._is_holed(as_of):
                     continue
-                if not (fold := Refold(self.segments, known, as_of)).holes:
+                if not (fold := Refold(self.segments, known, as_of, log_mark=self.log_mark)).holes:
                     return fold
             except (BadFrame, DataLoss):
                 continue
         return None
 
     def _is_holed(self, position: int) -> bool:
-        """Whether the last segment has a hole below `position`: no reader could have it repaired before it is full.
+        """Whether the last segment has a hole below `position`, which readers cannot have repaired before it is full.
 
-        Where nobody else has a copy nothing is won by that, and what lies behind is kept.
+        False if no other replica has a copy, because then later frames must be kept.
         """
         if self.words.end == _END or len(self.outline.members.voters) == 1:
             return False
@@ -276,7 +286,7 @@ class _Opening:
         return last.base < position and bool(survey(last.read, last.base, position).holes)
 
     def _first_gap(self) -> int:
-        """Where the frames end that no flush of this disk covers, whatever lies behind."""
+        """The end of the whole frames that follow the flushed part of the log."""
         end = max(self.flushed, self.outline.begin)
         for segment in self.segments:
             if segment.limit <= end:
@@ -288,11 +298,11 @@ class _Opening:
         return end
 
     def _follow(self, log: MemberLog, segments: list[Segment]) -> None:
-        """Take the frames behind what is committed, up to the first place where there is none."""
+        """Read the frames behind the committed position, up to the first gap."""
         recovered, at = log.recovered, log.recovered.end_position
         end = at
         for number, segment in enumerate(segments):
-            if segment.base > end:
+            if segment.base > end or is_foreign(segment, max(at, segment.base), self.log_mark):
                 break
             if number:
                 log.next_segments.append(segment)
@@ -314,7 +324,7 @@ class _Opening:
 
 
 def _whole(segment: Segment, position: int) -> Iterator[tuple[FrameHeader, bytes]]:
-    """Whole frames from a position on, until there is none."""
+    """Whole frames from a position on, up to the first hole."""
     window = Window(segment.read, segment.limit)
     for one in walk(segment.read, position, segment.limit, bodies_from=position, window=window):
         if isinstance(one, Hole):
@@ -325,12 +335,12 @@ def _whole(segment: Segment, position: int) -> Iterator[tuple[FrameHeader, bytes
 
 
 def _synced(outline: LogOutline, end: int, committed: int) -> LogOutline:
-    """All of it is on disk; of that, so much is committed."""
+    """The log summary with everything up to `end` flushed, and `committed`."""
     return replace(outline.committed_to(max(committed, outline.begin)), appended=end, flushed=end)
 
 
 def _make_durable(disk: Disk, folder: Path, segments: list[Segment], flushed: int, end: int) -> None:
-    """Write again and sync what no flush covers, for the page cache may show what the disk never got; end there."""
+    """Rewrite and sync the frames that no flush covers, because the disk may lack cached pages; truncate at `end`."""
     for one in segments:
         if one.base < end and flushed < min(one.limit, end):
             rewrite(one, max(one.base, flushed), min(one.limit, end))
@@ -340,7 +350,7 @@ def _make_durable(disk: Disk, folder: Path, segments: list[Segment], flushed: in
 
 
 def cut_files(disk: Disk, folder: Path, position: int) -> None:
-    """Take everything behind `position` away, for good: later segments, last first, then the rest of its own."""
+    """Truncate the log at `position` permanently: later segments, last first, then the rest of its own segment."""
     names = disk.list(folder)
     gone = [base for base in bases(names) if base > position]
     for base in reversed(gone):
@@ -354,9 +364,10 @@ def cut_files(disk: Disk, folder: Path, position: int) -> None:
                     segment.writer.sync_data()
                 _remove(disk, folder, names, base, (KEYS_SUFFIX, INDEX_SUFFIX))
     if read_tide_mark(disk, folder) > position:
+        committed = min(position, read_committed_mark(disk, folder))
         with closing(TideMark(disk, folder)) as mark:
-            mark.write(position)
-            mark.write(position)  # the higher slot counts, so both have to say it
+            mark.write(position, committed)
+            mark.write(position, committed)  # the higher slot counts, so both must have it
     disk.sync_directory(folder)
 
 
@@ -367,5 +378,5 @@ def _remove(disk: Disk, folder: Path, names: Sequence[str], base: int, suffixes:
 
 
 def owed(lost: int, reign: Reign) -> Reign:
-    """The reign of a disk that once was as far as `lost`: it owes that, under the highest epoch it may have had."""
+    """The hard state of a disk that once had `lost`, which it must fetch again, in the highest epoch that it had."""
     return replace(reign, owed=max(reign.owed, Tail(reign.epoch, lost))) if lost else reign

@@ -1,9 +1,9 @@
-"""Opening a store: what is there, where the log ends, what the state is. docs/formats/crash-safety.md argues why.
+"""Opens a store: finds its segments, the end of the log and the state. docs/formats/crash-safety.md has the reasons.
 
-Runs before anything else touches the store, wholly on blocking calls; it never needs the event loop.
+It runs before any other access to the store, only on blocking calls, without the event loop.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +14,7 @@ from ortoo.enode import log_events
 from ortoo.enode.changes.all import OffsetsSkipped, decode_changes, encode_changes
 from ortoo.enode.disk.clean_stop import CleanStop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import Identity, read_identity
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.tide_mark import read_tide_mark
@@ -21,6 +22,7 @@ from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import make_index, read_contents
 from ortoo.enode.index.survey import Survey, find_cut, survey
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, decode_header
 from ortoo.enode.log.queue_index import Contents, IndexParts, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import (
@@ -32,10 +34,12 @@ from ortoo.enode.log.segment import (
     remove_below,
     segment_name,
 )
+from ortoo.enode.recovery.hard_state import check_never_led
 from ortoo.enode.recovery.losses import damages_of
+from ortoo.enode.recovery.owners import check_frame_owner
 from ortoo.enode.recovery.refold import Refold
-from ortoo.enode.recovery.restored import begin_anew, read_apart, write_restored
-from ortoo.enode.recovery.strays import has_frame, strays_among
+from ortoo.enode.recovery.restored import begin_anew, begin_under_another_id, read_apart
+from ortoo.enode.recovery.strays import frame_at, has_frame, strays_among
 from ortoo.enode.state.fold import State
 
 CHUNK_BYTES = 1 << 20
@@ -44,44 +48,54 @@ _log = get_logger("store")
 
 @dataclass(slots=True)
 class Recovered:
-    """A store as it was found and put right."""
+    """The contents of an opened and repaired store."""
 
     catalog: Catalog
     state: State
     end_position: int
-    """Where the log goes on."""
+    """The position of the next frame."""
     store_open: int
-    """The number of the opening before."""
+    """The number of the previous opening."""
     stored_at_ms: int
     active: Segment | None
-    """The segment to go on in; None when a new one must be made."""
+    """The segment for the next frame; None when a new one must be made."""
     was_clean: bool
     skips: list[OffsetsSkipped] = field(default_factory=list)
-    """To be stored before anything is served."""
+    """Changes to store before requests are served."""
     holes: list[Hole] = field(default_factory=list)
     """Damaged places."""
     cut_bytes: int = 0
-    """How much of a torn tail was cut off."""
+    """Bytes of the torn tail that were truncated."""
     begin: LogBegin | None = None
-    """Where the log begins, as it was recorded; None in a store of an older version."""
+    """The recorded begin of the log; None in a store of an older version."""
     strays: list[str] = field(default_factory=list)
-    """Files that bear the name of a segment and are none."""
+    """Files with the name of a segment that are none."""
     missing_bytes: int = 0
-    """How much that was durable is missing because the last file was cut short."""
+    """Durable bytes that are missing because the last file was cut short."""
     state_bytes: int = 0
-    """How long the state was as encoded, in the checkpoint or the marker that it was taken from."""
+    """Length of the encoded state in the checkpoint or marker from which it was loaded."""
     is_restored: bool = False
-    """Whether it ends before what others know of it, and what that means is not in the log yet."""
+    """Whether the store ends before its clients' latest knowledge, and the log does not record this yet."""
 
 
-def recover(files: SegmentFiles, folder: Path, *, repairs: bool = True, without_checkpoint: bool = False) -> Recovered:
-    """Find out what a folder holds.
+def recover(
+    files: SegmentFiles,
+    folder: Path,
+    *,
+    repairs: bool = True,
+    without_checkpoint: bool = False,
+    is_alone: bool = False,
+    renewed: Callable[[Identity], Identity] = lambda identity: identity,
+    identity: Identity | None = None,
+) -> Recovered:
+    """Read the log and the state of a folder.
 
-    With `repairs` (the default) also cut a torn tail, make missing index files and remove leftovers; without, nothing
-    is written. `without_checkpoint` accepts a state folded from the segments that are there, though older ones are
-    missing. What is opened is among `files`, which the caller closes.
+    With `repairs` (the default) also truncate a torn tail, make missing index files and remove leftovers; without,
+    nothing is written. `without_checkpoint` accepts a state folded from the existing segments, although older ones are
+    missing. With `is_alone` the store has no hard state. A store that returns to an earlier end gets the identity
+    that `renewed` makes. `identity` is the future identity of a folder without one. The caller closes `files`.
 
-    Errors: DataLoss, Unsupported, OSError.
+    Errors: Unsupported, OSError. DataLoss, also when the store has no hard state but a leader wrote its newest frames.
     """
     disk = files.disk
     begin = read_log_begin(disk, folder)
@@ -91,10 +105,11 @@ def recover(files: SegmentFiles, folder: Path, *, repairs: bool = True, without_
     starts = [base for base in bases(disk.list(folder)) if base >= begin_position]
     strays = strays_among(files, folder, starts)
     starts = [base for base in starts if base not in strays]
-    recovered = _recover(files, folder, starts, begin, repairs=repairs, without_checkpoint=without_checkpoint)
+    ways = {"repairs": repairs, "without_checkpoint": without_checkpoint, "is_alone": is_alone}
+    recovered = _recover(files, folder, starts, begin, identity or read_identity(disk, folder), **ways)
     recovered.strays = [segment_name(base) for base in strays]
-    if recovered.missing_bytes and repairs and not read_apart(disk, folder):
-        write_restored(disk, folder)
+    if recovered.missing_bytes and repairs:
+        begin_under_another_id(disk, folder, renewed)
     if apart := read_apart(disk, folder):
         recovered.state.apply_all(begin_anew(recovered.state, apart, recovered.stored_at_ms))
         settle_ranges(recovered)
@@ -108,42 +123,52 @@ def _recover(
     folder: Path,
     starts: list[int],
     begin: LogBegin | None,
+    identity: Identity | None,
     *,
     repairs: bool,
     without_checkpoint: bool,
+    is_alone: bool,
 ) -> Recovered:
     disk = files.disk
     clean = read_clean_stop(disk, folder)
     durable = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
-    catalog = Catalog(files)
+    tag, log_mark = (identity.tag, identity.log_mark) if identity is not None else (0, 0)
+    catalog = Catalog(files, tag)
     if not starts:
         if durable:
             raise DataLoss(
-                f"{folder} held a log up to position {durable}, and no segment is left: put the files back from a "
-                f"copy, or run `ortoo-enode repair {folder} --caches` to begin an empty log"
+                f"{folder} held a log up to position {durable}, but no segment is left. Restore the files from a "
+                f"copy, or run `ortoo-enode repair {folder} --caches` to start an empty log"
             )
         return Recovered(catalog, State(), begin.position if begin else 0, 0, 0, None, was_clean=False, begin=begin)
     for base, next_base in pairwise(starts):
         load_sealed(catalog, disk, Segment(files, folder, base, next_base), next_base, repairs=repairs)
     last = Segment(files, folder, starts[-1], starts[-1])
     last.limit = last.base + last.size_bytes()
-    if clean is not None and is_end_of_log(clean, last):
+    if clean is not None and is_end_of_log(clean, last, log_mark):
+        if is_alone and (closing := frame_at(last, clean.end_position - HEADER_BYTES)):
+            check_never_led(folder, closing.leader_epoch)
         catalog.segments.append(last)
         return after_clean_stop(disk, catalog, last, clean, begin)
 
     cut_bytes = 0
     cut_at: int | None = None
     if durable > last.limit:
-        # Behind a segment that was ended files are missing; of one that was not, the end of the file is.
-        headers = survey(last.read, last.base, last.limit)
+        # If the segment was ended, later files are missing. If it was not, the end of this file is missing.
+        headers = survey(last.read, last.base, last.limit, log_mark)
+        check_frame_owner(last.path, headers.foreign_at)
         cut_at = None if headers.is_ended else headers.end_position
         load_sealed(catalog, disk, last, durable, repairs=repairs)
         found, end = Survey(end_position=durable, is_ended=True), durable
     else:
         catalog.segments.append(last)
-        found = survey(last.read, last.base, last.limit)
+        found = survey(last.read, last.base, last.limit, log_mark)
         found.durable_below = max(found.durable_below, durable)
         end = find_cut(found, last.read, last.base, last.limit)
+        if found.foreign_at < end:
+            check_frame_owner(last.path, found.foreign_at)
+        if is_alone:
+            check_never_led(folder, found.leader_epoch)
         found.cut(end)
         if repairs:
             rewrite(last, max(last.base, min(found.durable_below, end)), end)
@@ -156,7 +181,7 @@ def _recover(
                 last.writer.truncate(end - last.base)
                 last.limit = end
         last.stop_writing()
-    recovered = _folded(catalog, found, end, cut_at, without_checkpoint=without_checkpoint)
+    recovered = _folded(catalog, found, end, cut_at, log_mark, without_checkpoint=without_checkpoint)
     recovered.cut_bytes, recovered.begin = cut_bytes, begin
     recovered.holes += _missing_beginning(catalog, begin)
     settle_ranges(recovered)
@@ -164,11 +189,14 @@ def _recover(
     return recovered
 
 
-def _folded(catalog: Catalog, found: Survey, end: int, cut_at: int | None, *, without_checkpoint: bool) -> Recovered:
-    """The state at the log's end, and every hole that was met."""
+def _folded(
+    catalog: Catalog, found: Survey, end: int, cut_at: int | None, log_mark: int, *, without_checkpoint: bool
+) -> Recovered:
+    """The state at the log's end, and all holes."""
     holes = _known_holes(catalog, catalog.contents.values()) + found.holes
     slices = [part for one in catalog.contents.values() for part in one.slices] + found.slices
-    fold = Refold(catalog.segments, slices, end if cut_at is None else cut_at, without_checkpoint=without_checkpoint)
+    as_of = end if cut_at is None else cut_at
+    fold = Refold(catalog.segments, slices, as_of, without_checkpoint=without_checkpoint, log_mark=log_mark)
     fold.forget_producers(is_cut=cut_at is not None)
     known = {hole.position for hole in holes}
     holes += [hole for hole in fold.holes if hole.position not in known]
@@ -188,7 +216,7 @@ def _folded(catalog: Catalog, found: Survey, end: int, cut_at: int | None, *, wi
 
 
 def _known_holes(catalog: Catalog, contents: Iterable[Contents]) -> list[Hole]:
-    """The damaged places that index files tell of."""
+    """The damaged places that index files list."""
     by_base = {segment.base: segment for segment in catalog.segments}
     holes = []
     for one in contents:
@@ -200,14 +228,14 @@ def _known_holes(catalog: Catalog, contents: Iterable[Contents]) -> list[Hole]:
 
 
 def _missing_beginning(catalog: Catalog, begin: LogBegin | None) -> list[Hole]:
-    """The first segments, when they are not there though retention never let them go."""
+    """A hole for first segments that are missing although retention did not delete them."""
     if begin is None or catalog.begin_position <= begin.position:
         return []
     return [Hole(begin.position, catalog.begin_position - begin.position, "the first segment files are missing")]
 
 
 def sweep(disk: Disk, folder: Path, begin_position: int) -> None:
-    """Remove what interrupted work left behind."""
+    """Remove leftovers of interrupted work."""
     try:
         remove_below(disk, folder, begin_position)
     except OSError as error:
@@ -227,21 +255,29 @@ def sweep(disk: Disk, folder: Path, begin_position: int) -> None:
         disk.sync_directory(folder)
 
 
-def is_end_of_log(clean: CleanStop, last: Segment) -> bool:
-    """Whether the log really ends where the marker says: in this segment, and no frame lies there."""
-    try:
-        is_there = last.base <= clean.end_position <= last.limit
-        if not is_there or decode_contents(clean.active_index, last.base).end != clean.end_position:
-            return False
-    except Damaged:
+def is_end_of_log(clean: CleanStop, last: Segment, log_mark: int) -> bool:
+    """Whether the log ends at the marker's position: in this segment, and without a frame there.
+
+    The last batch of the marker's index must lie at its position, because the file may be another one.
+    """
+    if not last.base <= clean.end_position <= last.limit or has_frame(last, clean.end_position):
         return False
-    return not has_frame(last, clean.end_position)
+    try:
+        contents = decode_contents(clean.active_index, last.base)
+        places = ((one.last_position(clean.active_index), one.topic_id, one.queue_id) for one in contents.queues)
+        position, *queue = max(places, default=(-1, 0, 0))
+        frame = decode_header(last.read(position, HEADER_BYTES), position) if position >= 0 else None
+        mark = frame_at(last, clean.end_position - HEADER_BYTES)
+    except (Damaged, BadFrame):
+        return False
+    is_same = frame is None or [frame.topic_id, frame.queue_id] == queue
+    return is_same and contents.end == clean.end_position and (mark is None or mark.is_of(log_mark))
 
 
 def after_clean_stop(
     disk: Disk, catalog: Catalog, last: Segment, clean: CleanStop, begin: LogBegin | None
 ) -> Recovered:
-    """Take everything from the marker; no frame is read."""
+    """Load everything from the marker; no frame is read."""
     state = State()
     state.apply_all(decode_changes(clean.state))
     contents = decode_contents(clean.active_index, last.base)
@@ -266,31 +302,31 @@ def after_clean_stop(
 
 
 def load_sealed(catalog: Catalog, disk: Disk, segment: Segment, next_base: int, *, repairs: bool) -> None:
-    """Take over a sealed segment: by its index file, or by its frames when there is no whole one."""
-    contents = read_contents(disk, segment)
+    """Load a sealed segment from its index file, or from its frames if there is no whole index file."""
+    contents = read_contents(disk, segment, catalog.tag)
     if contents is None or contents.end != next_base:
-        contents = make_index(disk, segment, next_base, write=repairs)
+        contents = make_index(disk, segment, next_base, write=repairs, tag=catalog.tag)
     catalog.load_sealed(segment, contents)
 
 
 def marker_of(catalog: Catalog, state: State, end: int, store_open: int, stored_at_ms: int) -> CleanStop:
-    """The marker of a clean stop at log position `end`, which lets the next start take over all that is known here."""
+    """The marker of a clean stop at log position `end`, from which the next start loads the state and the index."""
     _, index = encode_index(catalog.active.base, end, stored_at_ms, catalog.active_parts)
     return CleanStop(end, store_open, stored_at_ms, encode_changes(tuple(state.checkpoint())), index)
 
 
 def rewrite(segment: Segment, position: int, end: int) -> None:
-    """Write again what was read from `position` on, where nothing says that it is durable.
+    """Write the bytes from `position` on again, because they are not known to be durable.
 
-    After a failed fdatasync the page cache may show bytes that the disk never got, and no later sync writes them: only
-    a new write does. They were checked frame by frame.
+    After a failed fdatasync the page cache may show bytes that the disk never got. Only a new write stores them; later
+    syncs do not. They were checked frame by frame.
     """
     for at, chunk in _chunks(segment, position, end):
         segment.writer.write(at - segment.base, [chunk])
 
 
 def zero(segment: Segment, position: int) -> int:
-    """Write zeros over whatever lies behind the log's end, so that it never comes back; return how many bytes."""
+    """Overwrite the bytes behind the log's end with zeros, so that they never return; the number of these bytes."""
     cut = 0
     for at, chunk in _chunks(segment, position, segment.limit):
         if chunk.count(0) != len(chunk):
@@ -300,14 +336,14 @@ def zero(segment: Segment, position: int) -> int:
 
 
 def _chunks(segment: Segment, position: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """The bytes of a segment between two positions, each part with where it lies."""
+    """The bytes of a segment between two positions in parts, each with its position."""
     while position < end and (chunk := segment.read(position, min(CHUNK_BYTES, end - position))):
         yield position, chunk
         position += len(chunk)
 
 
 def settle_ranges(recovered: Recovered) -> None:
-    """Give every queue its first and next offset."""
+    """Set the first and the next offset of every queue."""
     catalog, state = recovered.catalog, recovered.state
     for segment_contents in catalog.contents.values():
         for entry in segment_contents.queues:

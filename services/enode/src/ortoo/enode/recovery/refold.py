@@ -1,7 +1,8 @@
-"""Folding the state again: from the newest whole checkpoint, along the log to its end."""
+"""Folds the state again, from the newest whole checkpoint along the log to its end."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import InitVar, dataclass
+from itertools import zip_longest
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.changes.all import OffsetsSkipped, decode_changes
@@ -10,6 +11,7 @@ from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader, Kind, frame_bytes
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, read_body, read_frame, walk
 from ortoo.enode.log.segment import Segment, holding
+from ortoo.enode.recovery.owners import is_foreign
 from ortoo.enode.state.fold import State
 
 MESSAGES_PER_HOLE_BYTE = 4096 / 192
@@ -18,42 +20,60 @@ MESSAGES_PER_HOLE_BYTE = 4096 / 192
 
 @dataclass(eq=False)
 class Refold:
-    """The state at the end of a log, and what was found bad on the way."""
+    """The state at the end of a log, and the damaged places on the way."""
 
     segments: Sequence[Segment]
     slices: InitVar[Iterable[SliceAt]]
     end_position: int
     without_checkpoint: bool = False
+    log_mark: int = 0
+    """The fingerprint of the log; a segment of another log is a hole."""
     store_open: int = 0
-    """The number of the last opening that was met."""
+    """The number of the last opening in the folded frames."""
 
     def __post_init__(self, slices: Iterable[SliceAt]) -> None:
-        """Fold now.
+        """Fold the log.
 
-        Errors: DataLoss when the log's beginning is gone and no whole checkpoint is left, unless `without_checkpoint`.
+        Errors: DataLoss when the log's begin is missing and no whole checkpoint is left, unless `without_checkpoint`.
         """
-        self.state = State()
+        foreign: set[int] = set()
+        while (base := self._fold_all(slices, foreign)) is not None:
+            foreign.add(base)  # its messages may have been folded before the frame with the other fingerprint
+
+    def _fold_all(self, slices: Iterable[SliceAt], foreign: Collection[int]) -> int | None:
+        """Fold without the segments that begin at `foreign`.
+
+        Returns the base of one more segment of another log; None if there is none.
+        """
+        self.state, self.store_open = State(), 0
         self.holes: list[Hole] = []
-        """Every damaged place that was met."""
+        """The damaged places in the folded part."""
         self.checkpoint_bytes = 0
-        """How much of the log the checkpoint takes that the state was taken from; 0 without one."""
+        """Bytes in the log of the checkpoint from which the state was loaded; 0 without one."""
         self._lost_bytes = 0
         self._seen_behind_hole: set[tuple[int, int]] = set()
         self._producers_behind_hole: set[tuple[int, int, int]] = set()
         start = self._load_checkpoint(slices)
         if self.segments and start < self.segments[0].base:
             self._lost_bytes += self.segments[0].base - start
-        for segment in self.segments:
+        for segment, following in zip_longest(self.segments, self.segments[1:]):
             end = self.end_position if segment.end is None else min(segment.end, self.end_position)
-            if end > start:
-                self._fold(segment, max(segment.base, start), end)
+            if end <= start:
+                continue
+            begin = max(segment.base, start)
+            if segment.base in foreign:
+                end = min(end, following.base) if following is not None else end
+                self._lose(Hole(begin, end - begin, "the segment is of another store"))
+            elif not self._fold(segment, begin, end):
+                return segment.base
+        return None
 
     def skips(self, *, is_cut: bool) -> list[OffsetsSkipped]:
-        """Offsets to leave out, because a lost frame may have held them and nothing says it did not.
+        """Offsets to leave out, because a lost frame may have held them.
 
-        A queue of which a whole frame lies behind the last hole needs none: that frame's first offset is the proof.
-        When the log `is_cut` at its end, every queue goes on with the next offset it knows, and says so in the log: a
-        later fold meets the missing bytes in the middle, and must not leave out offsets then.
+        A queue with a whole frame behind the last hole needs none, because that frame's first offset is proof.
+        When the log `is_cut` at its end, every queue continues with its next known offset. The log records this with
+        an empty range. A later fold, which meets the missing bytes in the middle, must not leave out offsets.
         """
         if not self._lost_bytes and not is_cut:
             return []
@@ -74,7 +94,7 @@ class Refold:
     def forget_producers(self, *, is_cut: bool) -> None:
         """Forget the windows of producers whose last batches may be lost.
 
-        Such a producer goes on with a sequence that would be a gap here for ever; unknown, it begins anew at once.
+        The next sequence of such a producer would be a permanent gap here. An unknown producer starts again at once.
         """
         if is_cut:
             self.state.windows.keep_only(())
@@ -82,12 +102,12 @@ class Refold:
             self.state.windows.keep_only(self._producers_behind_hole)
 
     def _load_checkpoint(self, slices: Iterable[SliceAt]) -> int:
-        """Start from the newest checkpoint whose frames are whole; return the position to fold from."""
+        """Load the newest checkpoint whose frames are whole; the position to fold from."""
         for parts in complete_checkpoints(slices):
             state, size_bytes = State(), 0
             for part in parts:
                 try:
-                    changes = read_slice(self.segments, part).changes
+                    changes = read_slice(self.segments, part, self.log_mark).changes
                     state.apply_all(decode_changes(changes))
                     size_bytes += frame_bytes(SLICE_HEAD_BYTES + len(changes))
                 except BadFrame as error:
@@ -99,25 +119,30 @@ class Refold:
         begin = self.segments[0].base if self.segments else 0
         if begin and not self.without_checkpoint:
             raise DataLoss(
-                f"{self.segments[0].path} is the first segment, it begins at position {begin}, and no whole "
-                "checkpoint of the state is left behind it: put the missing segments back, or run "
+                f"{self.segments[0].path} is the first segment and begins at position {begin}, but there is no whole "
+                "checkpoint of the state. Restore the missing segments, or run "
                 f"`ortoo-enode repair {self.segments[0].folder} --without-checkpoint`"
             )
         return begin
 
     def _body(self, segment: Segment, header: FrameHeader) -> bytes | None:
-        """Prefix and payload of a frame; None, and noted, when they are damaged."""
+        """Prefix and payload of a frame; None, and recorded as a hole, when they are damaged."""
         try:
             return read_body(segment.read, header)
         except BadFrame as error:
             self.holes.append(Hole(header.position, error.length_bytes, str(error)))
             return None
 
-    def _fold(self, segment: Segment, start: int, end: int) -> None:
+    def _fold(self, segment: Segment, start: int, end: int) -> bool:
+        """Fold a part of a segment. Returns False when one of its frames is of another log."""
+        is_named = False
         for one in walk(segment.read, start, end):
             if isinstance(one, Hole):
                 self._lose(one)
                 continue
+            if not one.is_of(self.log_mark):
+                return False
+            is_named = is_named or one.kind != Kind.MESSAGES
             self.store_open = max(self.store_open, one.store_open)
             if one.kind == Kind.MESSAGES:
                 self._fold_messages(segment, one)
@@ -127,9 +152,10 @@ class Refold:
                 if one.end_position < end:
                     self._lose(Hole(one.end_position, end - one.end_position, "segments are missing"))
                 break
+        return is_named or not is_foreign(segment, end, self.log_mark)
 
     def _lose(self, hole: Hole) -> None:
-        """Nobody knows what lay here."""
+        """Record a hole with unknown frames."""
         self.holes.append(hole)
         self._lost_bytes += hole.length
         self._seen_behind_hole.clear()
@@ -152,8 +178,14 @@ class Refold:
                 self._seen_behind_hole.add((change.topic_id, change.queue_id))
 
 
-def read_slice(segments: Sequence[Segment], at: SliceAt) -> Slice:
-    """A slice of a checkpoint that was found in one of the segments. Errors: BadFrame, Unsupported."""
+def read_slice(segments: Sequence[Segment], at: SliceAt, log_mark: int) -> Slice:
+    """A slice of a checkpoint from one of the segments.
+
+    Errors: Unsupported. BadFrame, also for a frame of a log with another fingerprint.
+    """
     segment = holding(segments, at.position)
     assert segment is not None
-    return decode_slice(read_frame(segment.read, at.position)[1])
+    header, body = read_frame(segment.read, at.position)
+    if not header.is_of(log_mark):
+        raise BadFrame("the slice is of another store", header.frame_bytes)
+    return decode_slice(body)

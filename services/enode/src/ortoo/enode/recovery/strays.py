@@ -1,4 +1,4 @@
-"""Files that bear the name of a segment and are none: they are left alone, and cost nothing."""
+"""Stray files: they have the name of a segment but are none. They are left alone and cause no loss."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +10,11 @@ from ortoo.enode.log.segment import Segment
 
 
 def strays_among(files: SegmentFiles, folder: Path, starts: Sequence[int]) -> list[int]:
-    """Those of `starts` whose file is no segment of this log. Errors: Unsupported, OSError.
+    """Those of `starts` whose file is not a segment of this log. Errors: Unsupported, OSError.
 
-    A segment begins at an aligned position, has its whole length before it has its name, and gets that only where the
-    segment before it has ended. A file with a whole frame at its beginning is one; of the others, those are none that
-    are empty behind a segment that did not end there, or that begin amid the frames of the one before.
+    A segment begins at an aligned position, and has its whole length before it gets its name. It gets the name only
+    at the end of the segment before it. A file with a whole frame at its begin is a segment. Another file is a stray
+    if it is empty behind a segment without an end there, or if it begins within the previous one's frames.
     """
     strays: list[int] = []
     before: Segment | None = None
@@ -38,15 +38,21 @@ def strays_among(files: SegmentFiles, folder: Path, starts: Sequence[int]) -> li
 
 def has_frame(segment: Segment, position: int) -> bool:
     """Whether a whole header lies at a position. Errors: Unsupported, OSError."""
+    return frame_at(segment, position) is not None
+
+
+def frame_at(segment: Segment, position: int) -> FrameHeader | None:
+    """The whole header at a position; None without one. Errors: Unsupported, OSError."""
+    if position < segment.base:
+        return None
     try:
-        decode_header(segment.read(position, HEADER_BYTES), position)
+        return decode_header(segment.read(position, HEADER_BYTES), position)
     except BadFrame:
-        return False
-    return True
+        return None
 
 
 def _follows(before: Segment | None, segment: Segment) -> bool:
-    """Whether a segment without a first frame can be the one behind `before`."""
+    """Whether a segment without a first frame can be the successor of `before`."""
     is_empty = segment.limit == segment.base
     if before is None:
         return not is_empty

@@ -1,4 +1,5 @@
-"""What serves clients while this process may: for good with one member, and for each reign of another.
+"""The parts that serve clients: opened permanently with one replica, or for each term of leadership with several.
 
-In: settings and an open log. Out: servers, a store with all that decides over it. `app` and `__main__` may import it.
+It takes settings and an open log, and returns servers and a store with its services. `app` and `__main__` may import
+it.
 """

@@ -1,4 +1,4 @@
-"""The lives of a member's log in one process, and the reigns in each."""
+"""The process of a replica: it opens the log, again when needed, and serves clients in each term of leadership."""
 
 import asyncio
 import contextlib
@@ -42,13 +42,13 @@ from ortoo.enode.store.store import Store
 from ortoo.v1 import member_report_pb2, members_pb2
 
 AGAIN_S = 1.0
-"""How long a member whose log has to be opened anew waits before it is."""
+"""Delay before a replica opens its log again."""
 _log = get_logger("members")
 
 
 @dataclass(eq=False)
 class Lives:
-    """One life of the log after another, until the process stops."""
+    """Opens the log again and again, until the process stops."""
 
     settings: Settings
     joining: Joining
@@ -60,22 +60,22 @@ class Lives:
     clock: Clock
     randomness: Randomness
     server: GrpcServer = field(init=False)
-    """Where clients of the enode come."""
+    """The server for clients of the enode."""
     member_address: str = ""
     driver: Driver | None = None
-    """The life that is on; None between two."""
+    """The driver of the open log; None while there is none."""
     parts: Parts | None = None
-    """What serves clients; None while this member does not lead."""
+    """The services for clients; None while this replica does not lead."""
     sources: tuple[Source, ...] = ()
-    """While it leads: who knows what is wrong with the enode."""
+    """The sources of findings about the enode, while this replica leads."""
     cut_messages: int = 0
-    """How many messages were cut out of this member's log since the process started."""
+    """Messages that were truncated from this replica's log since the process started."""
     repaired_frames: int = 0
-    """How many damaged frames were written again from other copies since the process started."""
+    """Damaged frames that were repaired from other copies since the process started."""
     doubts: Doubts = field(default_factory=Doubts)
 
     def __post_init__(self) -> None:
-        """Nothing is open."""
+        """Create the services; the log is not open yet."""
         self.service = LeaderOnly(self.moved)
         self.reports = MemberReports(self.name_servers, self.channels, self._report, self.background, self.clock)
         self.members = EnodeMembersService(
@@ -85,12 +85,12 @@ class Lives:
         self._living: asyncio.Task[Any] | None = None
 
     def begin(self) -> None:
-        """Join a set if need be, then live."""
+        """Start to join a set if necessary, and to open the log."""
         self._living = self.background.spawn("lives", self._live())
         self.background.spawn("reports", self.reports.run())
 
     async def end(self) -> None:
-        """Let another member lead, then end in good order."""
+        """Transfer leadership, then stop gracefully."""
         if self.driver is not None:
             await self._hand_over(self.driver)
         self._stopping.set()
@@ -109,39 +109,39 @@ class Lives:
                 if successor is None:
                     return
                 await driver.hand_over(successor)
-                # The name servers hear of the successor before this process goes, and snodes whom to ask instead of it.
+                # Before the process ends, name servers must learn the successor, and snodes its address.
                 while driver.suggestion is not None or not isinstance(driver.member.role, Follower):
                     if driver.suggestion is not None:
                         self.reports.hurry()
                     await self.clock.sleep(HAND_OVER_LOOK_S)
 
     def moved(self) -> OrtooError:
-        """What a client is told while this member does not lead."""
+        """The error for clients while this replica does not lead."""
         driver = self.driver
         if driver is None:
-            return Moved("this member of the enode opens its log")
+            return Moved("this replica of the enode opens its log")
         role, reign = driver.member.role, driver.member.reign
         if isinstance(role, Candidate | Leader):
-            return Moved("this member is about to lead; nothing was stored")  # and may be asked again
+            return Moved("this replica is about to lead; nothing was stored")  # the client may retry it
         leader = reign.leader.member if isinstance(role, Follower | Voter) else None
         address = self.reports.addresses[leader].address if leader in self.reports.addresses else ""
-        said = f"member {leader.number} leads" if leader else "no leader is known"
+        said = f"replica {leader.number} leads" if leader else "no leader is known"
         return Moved(f"{said}; nothing was stored", leader_address=address, epoch=reign.epoch)
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong with the enode that it leads."""
+        """The findings about the enode that it leads."""
         for source in self.sources:
             yield from source()
         if times := self.doubts.times:
             yield Finding(
-                "state differs",
-                f"what this member folded from its log was not what the leader has, {times} times in a row",
-                "it folds its log again by itself; should it lead before, it may serve what is wrong",
-                "mistrust the machine's memory; if it goes on, report the line of its log that names the tables",
+                "state mismatch",
+                f"the state of this replica differed from the leader's in {times} consecutive comparisons",
+                "it folds its log again automatically; if it becomes leader before, it may serve wrong data",
+                "check the machine's memory; if it continues, report the log line with the names of the tables",
             )
 
     def address_of(self, member: MemberId) -> str:
-        """Where another member is, as name servers or the settings say."""
+        """The address of another replica, from name servers or the settings."""
         said = self.reports.addresses.get(member)
         if said is not None and said.member_address:
             return said.member_address
@@ -149,12 +149,12 @@ class Lives:
         return known[member.number - 1] if 0 < member.number <= len(known) else ""
 
     async def admit(self, member: MemberId, address: str) -> None:
-        """Have the disk at an address be of this set. Errors: Conflict when it is another one or of another set."""
+        """Admit the disk at an address to this set. Errors: Conflict when it is another one, or of another set."""
         kept = self.joining.kept
         found = await self._ask(address, kept.set_id, kept.created_at_ms, asks_only=False)
         if found != member:
             raise Conflict(
-                f"at {address} is member {found.number} with disk {found.disk}, not member {member.number} with disk "
+                f"at {address} is replica {found.number} with disk {found.disk}, not replica {member.number} with disk "
                 f"{member.disk}",
                 field="member",
             )
@@ -164,7 +164,7 @@ class Lives:
         self.reports.addresses.setdefault(member, said)
 
     async def _live(self) -> None:
-        """Open the log, again whenever that has to be, until the process stops."""
+        """Open the log, again when needed, until the process stops."""
         has_begun = False
         while not self._stopping.is_set():
             try:
@@ -173,7 +173,7 @@ class Lives:
                     await self.joining.begin(self._ask)
                     self.reports.is_waiting, has_begun = False, True
                 reason = await self._one_life()
-            except Overloaded as full:  # as for a log that is open: whoever has no room waits for it
+            except Overloaded as full:  # as with an open log, the replica waits for free space
                 reason = full.message
             finally:
                 self.driver = self.words.listener = self.reports.driver = None
@@ -196,7 +196,7 @@ class Lives:
         kept, outline = self.joining.started()
         log = await open_shared_log(
             settings.data_dir,
-            identity=Identity(settings.cluster, settings.name, kept.set_id, kept.created_at_ms),
+            identity=Identity(settings.cluster, settings.name, kept.set_id, kept.created_at_ms, kept.member.disk),
             settings=settings.store_settings.within(settings.memory_share_percent, memory_bytes()),
             disk=self.joining.disk,
             clock=clock,
@@ -210,14 +210,15 @@ class Lives:
             kept = self.joining.kept
             background = await stack.enter_async_context(Background("member"))
             peers = MemberPeers(kept.member, kept.set_id, self.address_of, self.channels, background, clock)
-            member = Member.started(kept.process, log.outline, kept.reign, clock.monotonic_s())
+            known, now_s = log.known_committed, clock.monotonic_s()
+            member = Member.started(kept.process, log.outline, kept.reign, now_s, known_committed=known)
             driver = Driver(log, member, self.joining, peers.send, background, clock, self.doubts)
             repair = Repair(log.bytes, lambda: driver.member, self._copy_of, self._count_repaired)
             log.bytes.repair = log.engine.reader.repair = repair.frame
             self.driver = self.reports.driver = self.words.listener = driver
             driver.start()
             stopping = background.spawn("stopping", self._stopping.wait())
-            reigns = background.spawn("reigns of this member", self._reigns(driver, log, background))
+            reigns = background.spawn("terms of leadership", self._reigns(driver, log, background))
             await asyncio.wait({stopping, driver.over}, return_when=asyncio.FIRST_COMPLETED)
             self.words.listener = None
             reigns.cancel()
@@ -226,9 +227,9 @@ class Lives:
 
     @contextlib.contextmanager
     def _reads(self, log: SharedLog, background: Background) -> Iterator[None]:
-        """Give what is committed to readers who do not ask who leads, as long as this member follows.
+        """Serve committed data to readers that accept a follower, while this replica follows.
 
-        Then their streams end: what came to one before this member led would be told to look elsewhere for ever.
+        Afterwards their streams end, because an old stream would redirect its reader to another replica permanently.
         """
         over = asyncio.Event()
         if not log.is_cold:
@@ -251,25 +252,25 @@ class Lives:
         self.cut_messages += frames.messages
 
     def _keep_losses(self, log: SharedLog) -> None:
-        """Note for good what this disk once had and has no more, before anybody hears of it."""
+        """Record permanently the position that this disk once had, before any other replica gets a message."""
         kept = self.joining.kept
         debt = owed(log.lost, kept.reign)
         if debt == kept.reign:
             return
         is_alone = log.outline.members.voters == (kept.member,)
-        cure = "`ortoo-enode elect DIR --lose` goes on without it" if is_alone else "the others have to give it again"
+        cure = "`ortoo-enode elect DIR --lose` continues without it" if is_alone else "the others must send it again"
         _log.emit(log_events.DISK_LOST_DATA, position=log.lost, remedy=cure)
         self.joining.keep(replace(kept, reign=debt))
 
     async def _reigns(self, driver: Driver, log: SharedLog, background: Background) -> None:
-        """Serve clients whenever this member leads."""
+        """Serve clients while this replica leads."""
         while True:
             with self._reads(log, background):
                 while (epoch := driver.leads) is None:
                     await self._change(driver)
             try:
                 await log.begin_anew()
-            except (OrtooError, OSError) as error:  # the reign is over, or there is no room: the next try finds out
+            except (OrtooError, OSError) as error:  # leadership or disk space is lost; the next attempt decides
                 _log.emit(log_events.FORCED_RECOVERY_FAILED, reason=str(error))
                 await self.clock.sleep(AGAIN_S)
                 continue
@@ -279,7 +280,7 @@ class Lives:
                 self.service.service = self.parts = None
 
     def apply(self, settings: Settings) -> None:
-        """Bring into force what changes in a running process, now and whenever this member leads."""
+        """Apply settings that can change in a running process, now and in each later term of leadership."""
         self.settings = settings
         if self.parts is not None:
             self.parts.apply(settings)
@@ -323,6 +324,7 @@ class Lives:
             address=reachable_address(settings, self.server),
             member_address=self.member_address,
             role=settings.role,
+            made_from=kept.made_from,
         )
         if driver is not None:
             member = driver.member

@@ -1,4 +1,4 @@
-"""A member of an enode: it follows, is proposed, leads and is deposed, in one process and as often as it has to be."""
+"""A replica of an enode in one process: it follows, is elected, leads and steps down, any number of times."""
 
 import contextlib
 import sys
@@ -45,7 +45,7 @@ PEERS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class RunningMember(Running):
-    """A member that is up, whether or not it leads."""
+    """A running replica, leading or not."""
 
     member_address: str
     lives: Lives
@@ -61,10 +61,10 @@ async def open_member(
     live: LiveSettings[Settings] | None = None,
     descriptors: Descriptors | None = None,
 ) -> AsyncIterator[RunningMember]:
-    """Run a member of the enode that has its name. It is up before it leads, and before its set has begun.
+    """Run a replica of the enode of that name. It is up before it leads, and before its set is initialized.
 
-    `descriptors` are the role's share of those of the process; None = all of them.
-    Errors: Invalid, Conflict, Unsupported, DataLoss, as its folder and its servers say them.
+    `descriptors` is the role's share of the process's file descriptors; None = all of them.
+    Errors: Invalid, Conflict, Unsupported, DataLoss, from its folder and its servers.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     descriptors = descriptors or Descriptors.of_process()
@@ -105,27 +105,27 @@ async def open_member(
         register_memory(metrics, memory)
         metrics.counter(
             "ortoo_cut_messages_total",
-            "Messages that were cut out of this member's log, for no majority had them.",
+            "Messages truncated from this replica's log, because the leader does not have them.",
             lambda: lives.cut_messages,
         )
         metrics.counter(
             "ortoo_repaired_frames_total",
-            "Damaged frames of this member's log that were written again from another member's copy.",
+            "Damaged frames of this replica's log that were repaired from another replica's copy.",
             lambda: lives.repaired_frames,
         )
         metrics.counter(
             "ortoo_shipments_total",
-            "Messages by which this member sent parts of its log to others since it was opened.",
+            "Messages with parts of its log that this replica sent to others since it was opened.",
             lambda: lives.driver.shipments if lives.driver else 0,
         )
         metrics.counter(
             "ortoo_shipped_bytes_total",
-            "Bytes of the log in them.",
+            "Bytes of the log in these messages.",
             lambda: lives.driver.shipped_bytes if lives.driver else 0,
         )
         metrics.gauge(
             "ortoo_state_differs",
-            "How often in a row this member's state was not the leader's when they were compared.",
+            "Number of consecutive comparisons in which this replica's state differed from the leader's.",
             lambda: lives.doubts.times,
         )
         found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings, live.findings])

@@ -1,4 +1,4 @@
-"""What decides over a store, answers for it and tells of it: opened for good with one member, else with each reign."""
+"""The services over a store: opened permanently with one replica, otherwise for each term of leadership."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
@@ -16,6 +16,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.tracing import open_tracing
 from ortoo.enode import log_events
+from ortoo.enode.cluster.admission import Admission
 from ortoo.enode.cluster.group_lives import LOOK_INTERVAL_S, GroupLives
 from ortoo.enode.cluster.registration import registration
 from ortoo.enode.cluster.topic_copies import TopicCopies, watch_topics
@@ -39,18 +40,20 @@ SWITCH_INTERVAL_S = 0.0001
 """The flush thread needs the interpreter for a moment after each fdatasync. Beside a busy event loop it waits a whole
 switch interval for that: with CPython's 5 ms a flush of 0.12 ms takes 11."""
 CERTIFICATES_INTERVAL_S = 1.0
-"""How often the files of certificates are looked at."""
+"""Interval between checks of the certificates' files."""
+LEASES_APART = 1 << 39
+"""Leases of an opening are numbered from a random number below this one, which is half of its range."""
 IDLE_INTERVAL_S = 60.0
-"""How often groups that pop nothing are put out of memory."""
+"""Interval at which idle pop groups are removed from memory."""
 _log = get_logger("enode")
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Everything that belongs to one open store and to whoever may decide over it."""
+    """One open store and the services over it."""
 
     settings: Settings
-    """As they were when it was opened."""
+    """The settings at the opening."""
     background: Background
     clock: Clock
     randomness: Randomness
@@ -62,14 +65,14 @@ class Parts:
     handlers: EnodeService
 
     def apply(self, settings: Settings) -> None:
-        """Bring into force what changes in a running process."""
+        """Apply the settings that can change in a running process."""
         self.store.engine.housekeeping.retain_as(settings.store)
         self.groups.retention_ms = settings.group_retention_ms
         self.delays.delay_max_ms = settings.delay_max_ms
         self.handlers.identified.window_ms = settings.dedup_window_ms
 
     def measured(self, metrics: Metrics) -> Callable[[], None]:
-        """Name what can be read of it in numbers; the function that is returned takes the names back."""
+        """Register the metrics; the returned function unregisters them."""
         before = metrics.names
         register(metrics, self.store, self.clock)
         register_pops(metrics, self.store, self.handlers.pops, self.handlers.sending)
@@ -82,10 +85,10 @@ class Parts:
     async def announced(
         self, server: GrpcServer, name_servers: NameServers, channels: Channels, *, epoch: int = 0
     ) -> AsyncIterator[tuple[Source, ...]]:
-        """Tell the name servers that the enode is at `server`, follow them, and do what falls due.
+        """Register the enode at the name servers with the address of `server`, follow them, and run background work.
 
-        Yields who knows what is wrong with the enode. The leases are given back at the end, unless it is led in an
-        `epoch`: another member may have them by then.
+        Yields the sources of findings. The leases are released at the end, unless the enode is led in an `epoch`,
+        because then another replica may already hold them.
         """
         enode = topic_pb2.Enode(
             name=self.settings.name,
@@ -93,6 +96,7 @@ class Parts:
             store_id=self.store.engine.identity.store_id,
             role=self.settings.role,
             epoch=epoch,
+            made_from=self.store.engine.identity.made_from,
         )
         async with contextlib.AsyncExitStack() as stack:
             leases = registration(
@@ -108,17 +112,19 @@ class Parts:
             )
             if not epoch:
                 stack.push_async_callback(leases.leave)
+            admission = Admission(self.store, leases)
             following = watch_topics(
                 self.handlers.topics,
                 self.groups,
                 name_servers,
                 channels,
                 connected=leases.hurry,
+                admitted=admission.admitted,
                 clock=self.clock,
                 randomness=self.randomness,
             )
             self.background.spawn("topics", following)
-            # These end before the leases are left: one that was taken back must not come again, nor a message be moved.
+            # These end before the leases are released, so that no released lease is renewed and no message is moved.
             for name, work in {
                 "registration": leases.run(),
                 "delays": self.delays.run(),
@@ -131,9 +137,15 @@ class Parts:
             self.background.spawn("locks", self.handlers.attached.follow_locks(self.clock))
             own = EnodeFindings(self.store, self.clock)
             health = Health(self.store, server, leases.hurry, own, may_open_again=bool(epoch))
-            if not epoch:  # a member leads because others are told of it
+            if not epoch:  # a leading replica is known to others by its election
                 health.is_known = lambda: leases.is_known
-                leases.answered = lambda: self.background.spawn("health", health.look())
+
+            def answered() -> None:
+                admission.look()
+                if not epoch:
+                    self.background.spawn("health", health.look())
+
+            leases.answered = answered
             self.background.every("health", self.settings.health_interval_s, health.look, clock=self.clock)
             yield own.disk, own.messages, leases.findings
 
@@ -142,7 +154,7 @@ class Parts:
 async def open_parts(
     store: Store, settings: Settings, background: Background, *, clock: Clock, randomness: Randomness
 ) -> AsyncIterator[Parts]:
-    """Put together what serves `store`; nothing is done by itself before `announced`."""
+    """Create the services of `store`; background work starts only with `announced`."""
     async with contextlib.AsyncExitStack() as stack:
         topics = TopicCopies(store, settings.name)
         groups = GroupLives(store, clock, retention_ms=settings.group_retention_ms, following=topics.watching.is_set)
@@ -159,7 +171,8 @@ async def open_parts(
         if tracing is not None:
             taking = TracedIntake(store, delays, transactions, tracing, settings.name)
         identified = IdentifiedIntake(store, taking, background, clock, window_ms=settings.dedup_window_ms)
-        pops = Leasing(store, clock, background)
+        # A store that was restored from an image repeats the numbers of openings. So old handles must not match.
+        pops = Leasing(store, clock, background, randomness.below(LEASES_APART))
         stack.push_async_callback(pops.lines.close)
         sending = SendingBack(store, pops.opened, intake, clock, background)
         handlers = EnodeService(store, topics, taking, identified, pops, sending, AttachedSnodes(store))
@@ -168,9 +181,9 @@ async def open_parts(
 
 @dataclass(slots=True)
 class Health:
-    """Says whether this enode can do its work: by grpc.health.v1, and with `changed` to the name servers.
+    """Reports whether this enode is healthy: by grpc.health.v1, and with `changed` to the name servers.
 
-    It can when it takes messages and others know of it.
+    It is healthy when it accepts messages and is registered.
     """
 
     store: Store
@@ -178,13 +191,13 @@ class Health:
     changed: Callable[[], object]
     own: EnodeFindings
     is_known: Callable[[], bool] = lambda: True
-    """Whether others are told of this enode."""
+    """Whether the enode is registered."""
     may_open_again: bool = False
-    """Whether this process opens a log anew whose disk failed; else only a new process can do its work."""
+    """Whether this process reopens a log whose disk failed; otherwise only a new process recovers."""
     writable: bool = True
 
     async def look(self) -> None:
-        """Compare with the store and the leases, and tell a change."""
+        """Compare with the store and the leases, and report a change."""
         self.own.look()
         if self.server.draining.is_set():
             return

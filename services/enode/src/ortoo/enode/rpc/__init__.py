@@ -1,5 +1,5 @@
-"""What the enode offers on the wire, to snodes and to its other members: decode, call the rooms below, encode.
+"""The enode's gRPC services, for snodes and other replicas: decode, call the packages below, encode.
 
-In: requests of EnodeService, MemberService and EnodeMembersService. Out: their answers. `app`, `reigns` and the
-offline `elect` import it.
+In: requests of EnodeService, MemberService and EnodeMembersService. Out: their responses. Imported by `app`, `reigns`
+and the offline `elect`.
 """

@@ -1,4 +1,4 @@
-"""Delayed messages, transactions, and messages with ids of the application's."""
+"""RPCs of delayed messages, transactions, and messages with application ids."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -16,20 +16,20 @@ from ortoo.v1 import enode_deferred_pb2 as pb
 from ortoo.v1 import enode_lives_pb2 as lives_pb
 
 ASKED_MAX, ASKED_BYTES_MAX = 1_000, 16 << 20
-"""A snode that takes so few checks, and so little of them, gets no further ones; they come again."""
+"""Limits of unread checks of one snode, in number and bytes; beyond them checks are dropped and come again."""
 _VERDICTS = {pb.VERDICT_COMMIT: Verdict.COMMITTED, pb.VERDICT_ROLL_BACK: Verdict.ROLLED_BACK}
 
 
 class DeferredHandlers(Handlers):
-    """Messages that nobody may see yet, and such as are stored only once."""
+    """Messages that are not visible yet, and deduplicated messages."""
 
     async def RecallDelayed(self, request: pb.RecallDelayedRequest, context: Context) -> pb.RecallDelayedResponse:
-        """Forget a delayed message."""
+        """Cancel a delayed message."""
         await self.intake.delays.recall(request.topic_id, request.timer_id, request.deliver_at_ms)
         return pb.RecallDelayedResponse()
 
     async def ListDelayed(self, request: pb.ListDelayedRequest, context: Context) -> pb.ListDelayedResponse:
-        """The delayed messages of a topic."""
+        """List the delayed messages of a topic."""
         await self.topics.arrival(request.topic_id)
         listed = self.store.timers.listed(request.topic_id, request.from_ms, limit_of(request))
         return pb.ListDelayedResponse(entries=[write(pb.DelayedEntry, one) for one in listed])
@@ -37,7 +37,7 @@ class DeferredHandlers(Handlers):
     async def AppendIdentified(
         self, request: lives_pb.AppendIdentifiedRequest, context: Context
     ) -> lives_pb.AppendIdentifiedResponse:
-        """Store messages by ids of the application's."""
+        """Store messages with application ids."""
         await self.topics.arrival(request.topic_id, request.queue_id)
         batch = checked_batch_of(request)
         places = await self.identified.append(request.topic_id, request.queue_id, batch, request.ids)
@@ -66,7 +66,7 @@ class DeferredHandlers(Handlers):
         return pb.SettleHalfResponse()
 
     async def ListHalves(self, request: pb.ListHalvesRequest, context: Context) -> pb.ListHalvesResponse:
-        """Open transactions."""
+        """List open transactions."""
         listed = self.store.halves.listed(
             topic_id=request.topic_id,
             producer_group=request.producer_group,
@@ -76,7 +76,7 @@ class DeferredHandlers(Handlers):
         return pb.ListHalvesResponse(halves=map(_half, listed))
 
     async def ResumeHalf(self, request: pb.ResumeHalfRequest, context: Context) -> pb.ResumeHalfResponse:
-        """Check a parked transaction again."""
+        """Restart the checks of a parked transaction."""
         await self.intake.transactions.resume(request.topic_id, request.number)
         return pb.ResumeHalfResponse()
 
@@ -92,7 +92,7 @@ class CheckStream:
         self._groups = frozenset(groups)
 
     async def serve(self, requests: AsyncIterator[pb.WatchHalvesRequest], scope: Scope) -> None:
-        """Be known as long as the call lasts."""
+        """Be registered as a watcher until the call ends."""
         self._transactions.watchers.add(self._groups, self._ask)
         try:
             await asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""How groups consume topics: CommitOffsets, QueryOffsets, QueryOffsetGroups, FindOffset, and delivery modes."""
+"""RPCs of consumer groups: committed offsets, offset searches, and delivery modes."""
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
@@ -9,14 +9,14 @@ from ortoo.v1 import enode_lives_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
 
 OFFSETS_MAX = 10_000
-"""How many queues one commit may name."""
+"""The number of queues in one commit."""
 
 
 class GroupHandlers(Handlers):
-    """How far groups have consumed, and how they do."""
+    """Committed offsets and delivery modes of groups."""
 
     async def CommitOffsets(self, request: pb.CommitOffsetsRequest, context: Context) -> pb.CommitOffsetsResponse:
-        """Store how far a group has consumed; without generations of their own all offsets or none."""
+        """Commit offsets of a group; all or none unless offsets have generations of their own."""
         topic_id, group, store = request.topic_id, request.group, self.store
         await self.topics.arrival(topic_id, max((item.queue_id for item in request.offsets), default=0))
         offsets = _offsets(request)
@@ -35,7 +35,7 @@ class GroupHandlers(Handlers):
         return pb.CommitOffsetsResponse(fenced_queue_ids=fenced)
 
     async def QueryOffsets(self, request: pb.QueryOffsetsRequest, context: Context) -> pb.QueryOffsetsResponse:
-        """How far a group has consumed."""
+        """Get the committed offsets of a group."""
         await self.topics.arrival(request.topic_id)
         check_group_name(request.group)
         offsets = self.store.offsets.of(request.topic_id, request.group, request.queue_ids)
@@ -46,11 +46,11 @@ class GroupHandlers(Handlers):
     async def QueryOffsetGroups(
         self, request: pb.QueryOffsetGroupsRequest, context: Context
     ) -> pb.QueryOffsetGroupsResponse:
-        """The groups that have an offset in a topic."""
+        """List the groups that have an offset in a topic."""
         return pb.QueryOffsetGroupsResponse(groups=self.store.offsets.groups(request.topic_id))
 
     async def FindOffset(self, request: pb.FindOffsetRequest, context: Context) -> pb.FindOffsetResponse:
-        """The first offset stored at or after a time."""
+        """Find the first offset stored at or after a time."""
         await self.topics.arrival(request.topic_id, request.queue_id)
         offset = await self.store.find_offset(request.topic_id, request.queue_id, request.stored_at_ms)
         return pb.FindOffsetResponse(offset=offset)
@@ -58,19 +58,19 @@ class GroupHandlers(Handlers):
     async def UseDeliveryMode(
         self, request: lives_pb.UseDeliveryModeRequest, context: Context
     ) -> lives_pb.UseDeliveryModeResponse:
-        """A group is about to consume a topic."""
+        """Set a group's delivery mode for a topic unless it has another one."""
         await self.topics.arrival(request.topic_id)
         check_group_name(request.group)
         mode = _mode(request.mode)
         if mode is Mode.UNDECIDED:
-            raise Invalid("say how the group consumes the topic", field="mode")
+            raise Invalid("missing delivery mode; give the mode in which the group consumes the topic", field="mode")
         await self.store.modes.use(request.topic_id, request.group, mode)
         return lives_pb.UseDeliveryModeResponse()
 
     async def SetStoredMode(
         self, request: lives_pb.SetStoredModeRequest, context: Context
     ) -> lives_pb.SetStoredModeResponse:
-        """An operator says how a group consumes a topic."""
+        """Change a group's delivery mode for a topic, for an operator."""
         await self.topics.arrival(request.topic_id)
         check_group_name(request.group)
         mode = _mode(request.mode)
@@ -78,7 +78,7 @@ class GroupHandlers(Handlers):
         return lives_pb.SetStoredModeResponse(before=before.value)  # type: ignore[arg-type]
 
     async def QueryModes(self, request: lives_pb.QueryModesRequest, context: Context) -> lives_pb.QueryModesResponse:
-        """How a group consumes the topics of this enode."""
+        """List a group's delivery modes for the topics of this enode."""
         check_group_name(request.group)
         modes = self.store.modes.of_group(request.group)
         stored = [lives_pb.StoredMode(topic_id=topic_id, mode=mode.value) for topic_id, mode in modes]  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def _offsets(request: pb.CommitOffsetsRequest) -> dict[int, int]:
 
 
 def _mode(number: int) -> Mode:
-    """A mode, read. Errors: Invalid for one that this version does not know."""
+    """Decode a mode. Errors: Invalid for one that this version does not know."""
     try:
         return Mode(number)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What all methods of EnodeService share: the parts of the enode that they call, and how they read requests."""
+"""The parts of the enode that all methods of EnodeService call, and checks of requests."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +24,7 @@ LISTED_MAX = 10_000
 
 @dataclass(eq=False)
 class Handlers(EnodeServiceServicer):
-    """Some methods of EnodeService. A topic that a request names is waited for a moment before it is called unknown."""
+    """Base of EnodeService's methods. They wait a moment for an unknown topic before they refuse the request."""
 
     store: Store
     topics: TopicCopies
@@ -34,18 +34,18 @@ class Handlers(EnodeServiceServicer):
     sending: SendingBack
     attached: AttachedSnodes
     streams: Streams = field(init=False)
-    """Given by the server, which ends them when it stops."""
+    """Set by the server, which ends them when it stops."""
 
 
 def checked_batch_of(request: Any) -> SealedBatch:
-    """The batch of a request, its bytes checked. Errors: Invalid, Corrupt as `SealedBatch.check` says them."""
+    """The batch of a request, after a check of its bytes. Errors: Invalid, Corrupt, as `SealedBatch.check`."""
     batch = batch_of(request.batch)
     batch.check()
     return batch
 
 
 def unnumbered(batch: SealedBatch) -> record_pb2.SealedBatch:
-    """A batch for somebody to whom its producer is nothing."""
+    """A batch without its producer's id and sequence."""
     return write(record_pb2.SealedBatch, batch, producer_id=0, first_sequence=0, delayed=False)
 
 
@@ -56,7 +56,7 @@ def check_number(field: str, number: int, most: int) -> None:
 
 
 def limit_of(request: Any) -> int:
-    """How many entries a list may have. Errors: Invalid when it asks for too many."""
+    """The limit of a list request, or the default. Errors: Invalid if it is too large."""
     limit: int = request.limit
     if limit > LISTED_MAX:
         raise Invalid(f"{limit}; at most {LISTED_MAX}", field="limit")

@@ -1,4 +1,4 @@
-"""EnodeService of a member: what leads answers, and what does not says who leads."""
+"""EnodeService of a replica: the leader answers, and other replicas refuse with the leader's address."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -19,18 +19,18 @@ Reads = Callable[[AsyncIterator[enode_pb2.FetchBatchesRequest], Context], AsyncI
 
 
 def committed_reads(engine: Engine, streams: Streams, moved: Callable[[], OrtooError]) -> Reads:
-    """FetchBatches of a member, for readers who take any member's word for what is committed; it waits for nothing."""
+    """FetchBatches of any replica, for readers that accept committed data of a follower; it never waits."""
     return lambda requests, context: streams.run("fetch", CommittedStream(engine, moved), requests)
 
 
 class LeaderOnly:
-    """Stands for the service of the reign that is on, method by method."""
+    """Forwards each method to the service of the current term of leadership."""
 
     def __init__(self, moved: Callable[[], OrtooError]) -> None:
         self.service: EnodeServiceServicer | None = None
-        """Of the reign; None while another member leads."""
+        """The service of this replica's term; None while another replica leads."""
         self.reads: Reads | None = None
-        """Of the log that is open, whoever leads; None while none is, or nothing of it is known to be committed."""
+        """Committed reads of the open log; None while no log is open or no committed position is known."""
         self._moved = moved
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from ortoo.enode.store.lock_table import LIFETIME_S, Granted, Key, LockRequest, 
 from ortoo.v1 import enode_pb2 as pb
 
 WISHES_MAX = 10_000
-"""How many locks one request may name."""
+"""The number of locks in one request."""
 TEXT_LENGTH_MAX = 1024
 
 
@@ -22,7 +22,7 @@ class LockHandlers(Handlers):
     """The locks of queues."""
 
     async def TakeLocks(self, request: pb.TakeLocksRequest, context: Context) -> pb.TakeLocksResponse:
-        """Take or renew locks; what is granted is durable then. A queue that is not here fails by itself."""
+        """Take or renew locks; granted locks are durable. A queue that is not here fails on its own."""
         wishes = _checked(request.wishes)
         missing = await self._missing(wishes)
         pairs = {(one.topic_id, one.group) for one in wishes if (one.topic_id, one.queue_id) not in missing}
@@ -45,14 +45,14 @@ class LockHandlers(Handlers):
         )
 
     async def ReleaseLocks(self, request: pb.ReleaseLocksRequest, context: Context) -> pb.ReleaseLocksResponse:
-        """Free the locks that their sessions hold."""
+        """Release locks that are held by the given sessions."""
         keys = [(_key(wish), wish.session_id) for wish in _checked(request.wishes)]
         released = await self.store.locks.release(keys)
         self.attached.tell_freed()
         return pb.ReleaseLocksResponse(released=released)
 
     async def QueryLocks(self, request: pb.QueryLocksRequest, context: Context) -> pb.QueryLocksResponse:
-        """The locks that a group holds in a topic."""
+        """List the locks that a group holds in a topic."""
         held = self.store.locks.of_group(request.topic_id, request.group)
         return pb.QueryLocksResponse(
             locks=[
@@ -62,7 +62,7 @@ class LockHandlers(Handlers):
         )
 
     async def _missing(self, wishes: Iterable[pb.LockWish]) -> dict[tuple[int, int], OrtooError]:
-        """(topic id, queue id) of those that are not here, after waiting a moment for all of them together."""
+        """The errors of queues that are not here, by (topic id, queue id), after one common wait for their topics."""
         topics = self.topics
         lacking = sorted({(one.topic_id, one.queue_id) for one in wishes if topics.lacks(one.topic_id, one.queue_id)})
         answers = await asyncio.gather(*(topics.arrival(*one) for one in lacking), return_exceptions=True)
@@ -76,7 +76,7 @@ class LockHandlers(Handlers):
 
 
 def _checked(wishes: Iterable[pb.LockWish]) -> list[pb.LockWish]:
-    """Refuse what cannot be stored. Errors: Invalid."""
+    """Check the limits of requested locks. Errors: Invalid."""
     checked = list(wishes)
     if not 1 <= len(checked) <= WISHES_MAX:
         raise Invalid(f"{len(checked)} locks; give 1 to {WISHES_MAX}", field="wishes")

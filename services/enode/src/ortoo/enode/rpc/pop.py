@@ -25,18 +25,18 @@ from ortoo.v1 import enode_pop_pb2 as pb
 MESSAGES_MAX = 4_096
 DELIVERIES_MAX = 10_000
 BYTES_MAX = 3 << 20
-"""About so many bytes a pop brings at most: one message more, of the largest, still fits into an answer."""
+"""About the largest answer of a pop: one more message of the largest size still fits."""
 WAIT_MS_MAX = 120_000
 INVISIBLE_MS_MAX = 86_400_000
 MESSAGES_SETTLED_MAX = 65_536
-"""How many messages one request may settle."""
+"""The number of messages in one settling request."""
 
 
 class PopHandlers(Handlers):
-    """Messages that are leased, and messages that are sent back."""
+    """Leased messages, nacks by offset, and replays."""
 
     async def PopQueues(self, request: pb.PopQueuesRequest, context: Context) -> pb.PopQueuesResponse:
-        """Lease messages of a group to a consumer, or wait for some."""
+        """Lease messages to a consumer, waiting for the first if asked to; or peek."""
         await self.topics.arrival(request.topic_id, max(request.queue_ids, default=0))
         pop = self.pops.peek if request.peek else self.pops.pop
         popped = await pop(_pop_request(request))
@@ -45,7 +45,7 @@ class PopHandlers(Handlers):
     async def DescribeDeliveries(
         self, request: pb.DescribeDeliveriesRequest, context: Context
     ) -> pb.DescribeDeliveriesResponse:
-        """What became of messages of one queue for a group."""
+        """Describe the delivery state of one queue's messages in a group."""
         await self.topics.arrival(request.topic_id, request.queue_id)
         check_group_name(request.group)
         check_number("limit", request.limit, DELIVERIES_MAX)
@@ -56,7 +56,7 @@ class PopHandlers(Handlers):
         return write(pb.DescribeDeliveriesResponse, found)
 
     async def SettlePopped(self, request: pb.SettlePoppedRequest, context: Context) -> pb.SettlePoppedResponse:
-        """Say what becomes of leased messages."""
+        """Apply a verdict to leased messages."""
         await self.topics.arrival(request.topic_id)
         if letters_id := request.give_back.rules.dead_letter_topic_id:
             await self.topics.arrival(letters_id)
@@ -79,7 +79,7 @@ class PopHandlers(Handlers):
     async def SendBackMessages(
         self, request: pb.SendBackMessagesRequest, context: Context
     ) -> pb.SendBackMessagesResponse:
-        """Copy messages to the group's retry topic."""
+        """Nack messages by offset: copy them to the group's retry topic."""
         await self.topics.arrival(request.topic_id, request.queue_id)
         await self.topics.arrival(request.retry_topic_id)
         await self.topics.arrival(request.rules.dead_letter_topic_id)
@@ -95,7 +95,7 @@ class PopHandlers(Handlers):
         return pb.SendBackMessagesResponse(message_ids=await self.sending.send_back(wish))
 
     async def ReplayStored(self, request: pb.ReplayStoredRequest, context: Context) -> pb.ReplayStoredResponse:
-        """Send dead letters again."""
+        """Replay dead letters."""
         await self.topics.arrival(request.target_topic_id)
         check_group_name(request.group)
         ranges = tuple((one.first_offset, one.count) for one in request.ranges)
@@ -111,7 +111,7 @@ def _pop_request(request: pb.PopQueuesRequest) -> PopWish:
         check_group_name(request.group)
         check_number("invisible_ms", request.invisible_ms, INVISIBLE_MS_MAX)
     if not request.queue_ids:
-        raise Invalid("no queue is named", field="queue_ids")
+        raise Invalid("no queue is named; give at least one queue id", field="queue_ids")
     return read(
         PopWish,
         request,
@@ -139,7 +139,7 @@ def _verdict(request: pb.SettlePoppedRequest) -> Verdict:
         delays_ms = tuple(how.delays_ms) or (0,)
         rules = read(PopRules, how.rules)
         return GiveBack(delays_ms, not how.uncounted, how.client_id, how.error, how.park, rules, how.attempt)
-    raise Invalid("say what becomes of the messages", field="verdict")
+    raise Invalid("missing verdict; give finish, renew_invisible_ms or give_back", field="verdict")
 
 
 def _batch(popped: PoppedBatch) -> pb.PoppedBatch:
@@ -154,5 +154,5 @@ def _batch(popped: PoppedBatch) -> pb.PoppedBatch:
 
 
 def _attempts(attempts: Sequence[int]) -> Sequence[int]:
-    """Nothing stands for 1 each."""
+    """The attempts on the wire; an empty list means 1 each."""
     return () if attempts.count(1) == len(attempts) else attempts

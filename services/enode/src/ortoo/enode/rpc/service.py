@@ -1,4 +1,4 @@
-"""EnodeService: the methods of each concern, and the long streams."""
+"""EnodeService: all its methods, with the long streams, and the server."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ from ortoo.v1.enode_pb2_grpc import add_EnodeServiceServicer_to_server
 
 NAME = "ortoo.v1.EnodeService"
 HOT = tuple(f"/{NAME}/{method}" for method in ("CommitOffsets", "AppendIdentified", "StoreHalf", "SettleHalf"))
-"""What snodes ask for once a client's call, or nearly: served by the queue front."""
+"""Methods that snodes call about once for each client call: served by the queue front."""
 
 
 class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, DeferredHandlers):
@@ -49,7 +49,7 @@ class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, De
     async def FetchBatches(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[pb.FetchBatchesRequest], context: Context
     ) -> AsyncIterator[Bulky]:
-        """Read batches, or wait for them."""
+        """Read batches, waiting for new ones if asked to."""
         stream = FetchStream(self.store, self.topics)
         async for answer in self.streams.run("fetch", stream, request_iterator):
             yield answer
@@ -58,7 +58,7 @@ class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, De
     async def Lease(
         self, request_iterator: AsyncIterator[pop_pb.LeaseRequest], context: Context
     ) -> AsyncIterator[pop_pb.LeaseResponse]:
-        """Pop and settle."""
+        """Pop and settle messages."""
         stream = LeaseStream(lambda wish: self.PopQueues(wish, context), lambda done: self.SettlePopped(done, context))
         async for answer in self.streams.run("lease", stream, request_iterator):
             yield answer
@@ -67,7 +67,7 @@ class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, De
     async def WatchHalves(
         self, request: deferred_pb.WatchHalvesRequest, context: Context
     ) -> AsyncIterator[deferred_pb.WatchHalvesResponse]:
-        """Transactions that are due to be checked."""
+        """Send the transactions whose check is due."""
         stream = CheckStream(self.intake.transactions, request.producer_groups)
         async for answer in self.streams.run("checks", stream, _no_more()):
             yield answer
@@ -76,14 +76,14 @@ class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, De
     async def Attach(
         self, request_iterator: AsyncIterator[pb.AttachRequest], context: Context
     ) -> AsyncIterator[pb.AttachResponse]:
-        """Know that a snode is there, and tell it about free locks."""
+        """Track that a snode is connected, and notify it of free locks."""
         async for answer in self.streams.run("attach", AttachStream(self.attached), request_iterator):
             yield answer
             del answer
 
 
 def reachable_address(settings: Settings, server: GrpcServer) -> str:
-    """Where other processes reach `server`: with TLS on that port of the host which is advertised."""
+    """The address of `server` for other processes: with TLS the cluster port on the advertised host."""
     if server.cluster_address:
         return reached_at(server.cluster_address, settings.advertised_address)
     return settings.advertised_address or server.address
@@ -98,10 +98,10 @@ def enode_server(
     others: Sequence[tuple[str, AddServicer]],
     descriptors_max: int,
 ) -> GrpcServer:
-    """The server of EnodeService and `others` at the enode's own address, as its settings say; not yet listening.
+    """The server of EnodeService and `others`, by the enode's settings; not yet listening.
 
-    `calls` counts its calls, `token` guards it. The connections of its ports take `descriptors_max` descriptors.
-    Its health is red until somebody knows of the enode.
+    `calls` counts its calls, `token` guards it. The connections of its ports take at most `descriptors_max`
+    descriptors. It is not ready until the enode is registered.
     """
     return GrpcServer(
         settings.listen_address,

@@ -7,16 +7,16 @@ from ortoo.v1 import enode_pb2 as pb
 
 
 class StorageHandlers(Handlers):
-    """What lies where."""
+    """Descriptions of queues and of the store, and message searches."""
 
     async def DescribeQueues(self, request: pb.DescribeQueuesRequest, context: Context) -> pb.DescribeQueuesResponse:
-        """First and next offset of each queue of a topic."""
+        """Get the first and the next offset of each queue of a topic."""
         await self.topics.arrival(request.topic_id)
         queues = self.store.describe_queues(request.topic_id)
         return pb.DescribeQueuesResponse(queues=[write(pb.QueueRange, one) for one in queues])
 
     async def FindMessages(self, request: pb.FindMessagesRequest, context: Context) -> pb.FindMessagesResponse:
-        """Where messages with a key or an id lie."""
+        """Find the places of messages with a key or an id."""
         await self.topics.arrival(request.topic_id)
         found = await self.store.find_messages(
             request.topic_id,
@@ -29,5 +29,5 @@ class StorageHandlers(Handlers):
         return pb.FindMessagesResponse(places=[write(pb.MessagePlace, one) for one in found])
 
     async def DescribeStore(self, request: pb.DescribeStoreRequest, context: Context) -> pb.DescribeStoreResponse:
-        """Sizes, positions, health, and which snodes are attached."""
+        """Get sizes, positions, health, and the attached snodes."""
         return write(pb.DescribeStoreResponse, self.store.describe(), snodes=self.attached.names())

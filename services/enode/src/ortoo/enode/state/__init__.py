@@ -1,5 +1,5 @@
-"""The state: what follows from the log's frames, folded one after another. Pure.
+"""The state machine: tables folded from the log's frames, one after another. Pure.
 
-In: state changes and the headers of frames. Out: what the tables know, and checkpoints. The rooms above read the
+In: state changes and the headers of frames. Out: the tables' contents, and checkpoints. The packages above read the
 tables; only the committer and recovery fold.
 """

@@ -1,4 +1,4 @@
-"""The fold: everything the enode remembers follows from its frames, one after another, and from nothing else."""
+"""The fold: the enode's whole state follows from the frames of its log, applied one after another."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -22,14 +22,14 @@ from ortoo.enode.state.tables.timers import Timers
 from ortoo.enode.state.tables.topics import Topics
 
 DIGEST_ROWS_MAX = 5_000
-"""A table of more rows is compared with no other member's, for nothing else is done meanwhile."""
+"""Larger tables are not compared with other replicas, because computing a digest blocks the event loop."""
 
 
 class State:
     """The tables as of one position of the log.
 
-    `apply_*` are pure: no clock, no chance, no disk. Folding a stretch of the log again that is contained already
-    leaves the same state when the stretch reaches to the end; checkpoints rely on it.
+    `apply_*` are pure: no clock, no randomness, no disk. Folding a part of the log again, up to its end, leaves the
+    same state. Checkpoints rely on this.
     """
 
     def __init__(self) -> None:
@@ -47,16 +47,16 @@ class State:
         self.ends = Ends()
         self.groups = Groups()
         self.tables: Mapping[str, Table[Any]] = dict(vars(self))
-        """By name; what is made later comes behind what there is."""
+        """Tables by name; new tables must be appended at the end."""
         self._tables = tuple(self.tables.values())
         self._folds: dict[type[Change], list[Callable[[Any], None]]] = {}
-        """Of each kind of change, the methods of the tables that it concerns."""
+        """Class of a change to the fold methods of the tables that it concerns."""
         for table in self._tables:
             for kind, fold in table.FOLDS.items():
                 self._folds.setdefault(kind, []).append(partial(fold, table))
 
     def apply_messages(self, header: FrameHeader) -> None:
-        """Fold one messages frame in, by its header alone."""
+        """Fold the header of one messages frame."""
         key = (header.topic_id, header.queue_id)
         self.ends.see(key, header.first_offset + header.item_count, header.stored_at_ms)
         if header.producer_id:
@@ -66,7 +66,7 @@ class State:
             self.windows.add((*key, header.producer_id), batch)
 
     def apply(self, change: Change, stored_at_ms: int = 0) -> None:
-        """Fold one state change in, of a frame that was stored then; 0 = it is a checkpoint's."""
+        """Fold one state change of a frame stored at `stored_at_ms`; 0 = from a checkpoint."""
         if isinstance(change, GroupUse):
             self.groups.use(change.topic_id, change.group, stored_at_ms)
         elif isinstance(change, TopicGone):
@@ -79,23 +79,23 @@ class State:
             fold(change)
 
     def apply_all(self, changes: Iterable[Change], stored_at_ms: int = 0) -> None:
-        """Fold several state changes in, one after another."""
+        """Fold several state changes, one after another."""
         for change in changes:
             self.apply(change, stored_at_ms)
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes, drawn bit by bit."""
+        """Yield the whole state as encoded changes."""
         for table in self._tables:
             yield from table.checkpoint()
 
     def comparable(self) -> int:
-        """Bit by bit, the tables that are small enough to be digested between two messages."""
+        """A bit mask of the tables that are small enough for a digest."""
         return sum(1 << number for number, table in enumerate(self._tables) if table.rows <= DIGEST_ROWS_MAX)
 
     def digests(self, tables: int) -> tuple[int, ...]:
-        """A digest of each of these tables; 0 of the others."""
+        """The digests of the tables in a bit mask; 0 for the others."""
         return tuple(table.digest() if tables >> number & 1 else 0 for number, table in enumerate(self._tables))
 
     def differing(self, digests: Sequence[int], others: Sequence[int]) -> list[str]:
-        """Names of the tables that two members have different digests of."""
+        """The names of the tables whose digests differ between two replicas."""
         return [name for name, one, other in zip(self.tables, digests, others, strict=False) if one != other]

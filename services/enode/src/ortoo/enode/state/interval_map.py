@@ -1,4 +1,4 @@
-"""An interval map over the offsets of one queue: what a group has finished, and what it holds, above a floor."""
+"""An interval map over the offsets of one queue: the finished and held messages of a group above a floor."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class Phase(IntEnum):
-    """What is the matter with an unfinished message that was delivered before."""
+    """The state of an unfinished message that was delivered before."""
 
     LEASED = 1
-    """A consumer has it, until a time."""
+    """Leased to a consumer, until a time."""
     RETURNED = 2
-    """It was given back and may be delivered again from a time on."""
+    """Released or nacked; may be delivered again from a time on."""
     EXPIRED = 3
-    """Its lease ran out and nobody has it; known to those who look at a clock only."""
+    """Its lease expired. Only in memory of a pop line; never in the folded state, which has no clock."""
 
 
 class Hold(NamedTuple):
@@ -22,17 +22,17 @@ class Hold(NamedTuple):
 
     phase: Phase
     attempt: int
-    """How often they were delivered, this time included."""
+    """The number of deliveries, including this one."""
     number: int
-    """Of the newest lease; a newer one has a larger number."""
+    """The number of the newest lease; newer leases have larger numbers."""
     until_ms: int
-    """When the lease ends, or from when on they may be delivered again."""
+    """When the lease ends, or when the messages may be delivered again."""
     duration_ms: int
-    """How long before `until_ms` that was decided."""
+    """The time from the decision to `until_ms`."""
 
 
 class Piece(NamedTuple):
-    """Offsets `first` to `end`, exclusive, with one hold; None = never delivered, or nobody remembers it."""
+    """Offsets `first` to `end`, exclusive, with one hold; None = not known to be delivered."""
 
     first: int
     end: int
@@ -40,19 +40,19 @@ class Piece(NamedTuple):
 
 
 class IntervalMap:
-    """Disjoint intervals of offsets above `floor`; what is below it is finished, what is in none is untouched.
+    """Disjoint intervals of offsets above `floor`. Offsets below it are finished, those in no interval untouched.
 
-    Being finished is final: a later hold changes nothing about it. So applying a stretch of changes again, to its
-    end, leaves what was there.
+    A finished offset stays finished: a later hold has no effect on it. So folding a part of the changes again, up to
+    the end, leaves the same map.
     """
 
     __slots__ = ("_ends", "_firsts", "_holds", "floor", "held_count")
 
     def __init__(self, floor: int) -> None:
-        """Everything below `floor` is finished, nothing else was touched."""
+        """Begin with everything below `floor` finished and the rest untouched."""
         self.floor = floor
         self.held_count = 0
-        """Messages with a hold."""
+        """The number of messages with a hold."""
         self._firsts: list[int] = []
         self._ends: list[int] = []
         self._holds: list[Hold | None] = []
@@ -62,14 +62,14 @@ class IntervalMap:
         return len(self._firsts)
 
     def is_finished(self, offset: int) -> bool:
-        """Whether the group is done with a message."""
+        """Whether a message is finished."""
         if offset < self.floor:
             return True
         at = bisect_right(self._firsts, offset) - 1
         return at >= 0 and offset < self._ends[at] and self._holds[at] is None
 
     def unfinished(self, first: int, end: int) -> Iterator[Piece]:
-        """The parts of a range that are not finished, in order, untouched ones between the holds."""
+        """The unfinished parts of a range in order, untouched and held ones."""
         at = max(first, self.floor)
         index = max(bisect_right(self._firsts, at) - 1, 0)
         while at < end:
@@ -88,7 +88,7 @@ class IntervalMap:
             at = stop
 
     def hold(self, first: int, end: int, hold: Hold) -> None:
-        """Put a hold on what of a range is not finished."""
+        """Set the hold of the unfinished offsets of a range."""
         first = max(first, self.floor)
         if first >= end:
             return
@@ -127,7 +127,7 @@ class IntervalMap:
         self.held_count += free - held
 
     def finish(self, first: int, end: int) -> None:
-        """The group is done with a range; the floor moves on when nothing unfinished is left before."""
+        """Finish a range; the floor rises to the first unfinished offset."""
         first = max(first, self.floor)
         if first >= end:
             return
@@ -151,13 +151,13 @@ class IntervalMap:
         self._firsts[low:high], self._ends[low:high], self._holds[low:high] = [first], [end], [None]
 
     def rows(self, from_offset: int, limit: int) -> list[Piece]:
-        """IntervalMap as they are kept, from the one that holds `from_offset` on; a hold of None means finished."""
+        """The stored intervals from the one that holds `from_offset` on; here a hold of None means finished."""
         start = bisect_right(self._ends, from_offset)
         stop = min(start + limit, len(self._firsts))
         return [Piece(self._firsts[at], self._ends[at], self._holds[at]) for at in range(start, stop)]
 
     def _outside_finished(self, first: int, end: int) -> tuple[int, int]:
-        """Draw a range's borders in, out of finished intervals, which are never cut."""
+        """Shrink a range so that its borders are not inside finished intervals, which are never split."""
         at = bisect_right(self._firsts, first) - 1
         if at >= 0 and self._holds[at] is None:
             first = max(first, self._ends[at])
@@ -167,14 +167,14 @@ class IntervalMap:
         return first, end
 
     def _cut_out(self, first: int, end: int) -> tuple[int, int]:
-        """Make intervals begin and end at the range's borders; return which ones lie in it."""
+        """Split intervals at the range's borders; return the index range of those inside."""
         low = self._cut(first)
         if low < len(self._firsts) and self._ends[low] == end and self._firsts[low] == first:
             return low, low + 1
         return low, self._cut(end)
 
     def _cut(self, offset: int) -> int:
-        """The index of the first interval that begins at or after `offset`, having cut the one that holds it."""
+        """Split the interval that holds `offset`; return the index of the first one that begins at or after it."""
         index = bisect_left(self._firsts, offset)
         if index and self._ends[index - 1] > offset:
             self._firsts.insert(index, offset)

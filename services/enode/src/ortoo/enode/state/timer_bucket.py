@@ -1,4 +1,4 @@
-"""Timers of one stretch of time, packed: 29 bytes each, in the order of their ids."""
+"""Timers of one time span, packed: 29 bytes each, in the order of their ids."""
 
 import enum
 from collections.abc import Iterator
@@ -17,58 +17,58 @@ TimerArray = NDArray[np.void]
 """Of `ROW`."""
 Int64s = NDArray[np.int64]
 NEVER_MS = (1 << 63) - 1
-"""When a timer is due that is no more."""
+"""The due time of a deleted timer."""
 _COMPACT_MIN = 64
 
 
 class Hold(enum.IntEnum):
-    """What is being done with a timer. In memory alone: whoever begins to deliver finds every timer free."""
+    """The operation in progress on a timer. Only in memory: a new leader finds every timer free."""
 
     FREE = 0
     STAGED = 1
-    """Its message is in memory and waits for its time."""
+    """Its message is in memory and not due yet."""
     FIRING = 2
-    """Its message is on its way to its queue."""
+    """Its message is being appended to its queue."""
     RECALLING = 3
-    """Its end is on its way to the disk."""
+    """Its cancellation is being stored."""
     MOVING = 4
     """Its message is being stored again, because its segment is to be deleted."""
     UNREADABLE = 5
     """The bytes of its message are damaged."""
     MISSED = 6
-    """It is being moved or recalled, and what was in memory of it is gone."""
+    """It is being moved or recalled, and its message left memory."""
 
 
 class TimerBucket:
-    """A growing table of timers. Dead ones stay until there are many of them.
+    """A growing table of timers. Deleted ones stay until they are the majority.
 
-    Ids lie apart from the rest, one after another: finding a timer takes a binary search, however many there are.
+    Ids are a separate sorted column, so that a timer is found by binary search.
     """
 
     __slots__ = ("_data", "_ids", "_last_id", "live")
 
     def __init__(self) -> None:
-        """No timers."""
+        """Begin empty."""
         self._ids = bytearray()
         self._data = bytearray()
         self._last_id = -1
         self.live = 0
-        """How many timers there are."""
+        """The number of timers."""
 
     @property
     def rows(self) -> int:
-        """How many rows the table has, the dead ones too."""
+        """The number of rows, including deleted ones."""
         return len(self._ids) // 8
 
     def live_rows(self, start: int = 0, stop: int | None = None) -> TimerArray:
-        """A copy of the timers that are, of all rows or of those from `start` to `stop`."""
+        """A copy of the existing timers, of all rows or of those from `start` to `stop`."""
         table, ids = self._table[start:stop], self._known[start:stop]
         return _joined(table, ids, np.flatnonzero(table["deliver_at_ms"] != NEVER_MS))
 
     def drawn(self, count: int) -> Iterator[TimerArray]:
-        """Copies of the timers that are, of `count` rows at a time in the order of their ids, while rows come and go.
+        """Copy the existing timers, `count` rows at a time in the order of their ids; rows may change meanwhile.
 
-        A copy of all at once would hold up everything else for a second where a bucket has millions.
+        Copying a bucket of millions at once would block the event loop for a second.
         """
         last_id = -1
         while (start := int(np.searchsorted(self._known, last_id, side="right"))) < self.rows:
@@ -77,7 +77,7 @@ class TimerBucket:
             yield self.live_rows(start, stop)
 
     def put(self, rows: TimerArray) -> None:
-        """Add timers, in the order of their ids; those that are here already get their new place."""
+        """Add timers, ordered by id; existing ones get their new place."""
         if int(rows["timer_id"][0]) > self._last_id:
             self._append(rows)
         else:
@@ -95,7 +95,7 @@ class TimerBucket:
         self._last_id = max(self._last_id, int(rows["timer_id"][-1]))
 
     def end(self, ids: Int64s) -> int:
-        """Forget timers; those that are not here are passed over. Returns how many were."""
+        """Delete timers; unknown ones are skipped. Returns the number deleted."""
         at, _ = self._find(ids)
         table = self._table
         at = at[table["deliver_at_ms"][at] != NEVER_MS]
@@ -109,41 +109,41 @@ class TimerBucket:
         return len(at)
 
     def holds(self, ids: Int64s) -> NDArray[np.uint8]:
-        """What is being done with each of these timers; 255 = it is no more."""
+        """The hold of each of these timers; 255 = it does not exist."""
         return self._column("hold", ids, 255)
 
     def places(self, ids: Int64s) -> Int64s:
-        """Where the message of each of these timers lies; -1 = it is no more."""
+        """The place of each timer's message; -1 = the timer does not exist."""
         return self._column("place", ids, -1)
 
     def destination(self, timer_id: int) -> int | None:
-        """Where a timer leads, as its row says; None if it is not here."""
+        """The destination number of a timer; None if it is not in this bucket."""
         at, _ = self._find(np.array([timer_id], "<i8"))
         return int(self._table["destination"][at[0]]) if len(at) else None
 
     def hold(self, ids: Int64s, hold: Hold) -> None:
-        """Note what is being done with timers."""
+        """Set the hold of timers."""
         at, _ = self._find(ids)
         self._table["hold"][at] = hold
 
     def free(self) -> None:
-        """Nothing is being done with any timer."""
+        """Set every timer free."""
         self._table["hold"] = Hold.FREE
 
     def due(self, until_ms: int, limit: int) -> TimerArray:
-        """Free timers due before or at a time, a copy of at most so many."""
+        """A copy of up to `limit` free timers due at or before a time."""
         table = self._table
         at = np.flatnonzero((table["deliver_at_ms"] <= until_ms) & (table["hold"] == Hold.FREE))
         return _joined(table, self._known, at[:limit])
 
     @property
     def _table(self) -> TimerArray:
-        """All columns but the ids; a view that must not outlive the next change."""
+        """All columns except the ids; a view that must not outlive the next change."""
         return np.frombuffer(self._data, _TABLE)
 
     @property
     def _known(self) -> Int64s:
-        """All ids, those of the dead ones too, rising; a view that must not outlive the next change."""
+        """All ids, ascending, including deleted ones; a view that must not outlive the next change."""
         return np.frombuffer(self._ids, "<i8")
 
     def _append(self, rows: TimerArray) -> None:
@@ -163,7 +163,7 @@ class TimerBucket:
         return result
 
     def _find(self, ids: Int64s) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """Where the rows of those ids are that are here, and which of `ids` these are."""
+        """The row indexes of the known ones among `ids`, and a mask of `ids` that are known."""
         known = self._known
         at = np.searchsorted(known, ids)
         found = at < len(known)
@@ -180,5 +180,5 @@ def _joined(table: TimerArray, ids: Int64s, at: NDArray[np.intp]) -> TimerArray:
 
 
 def times_and_ids(rows: TimerArray) -> tuple[Int64s, Int64s]:
-    """When timers are due, and their ids: how they are found again."""
+    """The due times and ids of timers, which together identify them."""
     return rows["deliver_at_ms"].astype("<i8"), rows["timer_id"].astype("<i8")

@@ -1,5 +1,5 @@
-"""The open store: appends, reads and state changes in; offsets, batches and durable answers out.
+"""The open store: takes appends, reads and state changes, and returns offsets, batches and durable answers.
 
-Every room above may import it. Who serves requests calls `Store`; who decides over the state, or copies the log, takes
-the parts from its `engine`.
+Every package above may import it. Request handlers call `Store`. Code that decides over the state, or copies the log,
+uses the parts of its `engine`.
 """

@@ -1,4 +1,4 @@
-"""Sizes and lags of one store, by topic and group: counted when somebody asks, so what is gone is not told of."""
+"""Stats of one store: sizes and lags by topic and group, computed at each request, without deleted items."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -11,7 +11,7 @@ from ortoo.enode.store.engine import Engine
 
 
 class TopicTotals(NamedTuple):
-    """What one topic has taken on this enode."""
+    """Totals of one topic on this enode."""
 
     topic: str
     messages_in: int
@@ -19,21 +19,21 @@ class TopicTotals(NamedTuple):
     bytes_in: int
     """Bytes stored since the store was opened."""
     messages: int
-    """Messages that are still there."""
+    """Messages that are still stored."""
 
 
 class GroupLag(NamedTuple):
-    """How far one group is behind in one topic on this enode."""
+    """The lag of one group in one topic on this enode."""
 
     topic: str
     group: str
     messages: int
     oldest_at_ms: int
-    """When the oldest message that it has not acknowledged was stored; 0 when it has acknowledged all."""
+    """Store time of the oldest unacknowledged message; 0 if all are acknowledged."""
 
 
 def topic_totals(engine: Engine) -> list[TopicTotals]:
-    """One entry for each topic that the enode has a copy of."""
+    """One entry for each topic with a copy on this enode."""
     totals: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
     for (topic_id, _), queue in engine.catalog.queues.items():
         of_topic = totals[topic_id]
@@ -63,9 +63,10 @@ def group_lags(engine: Engine) -> Iterator[GroupLag]:
 
 
 def description(engine: Engine, fetches: int) -> StoreDescription:
-    """The store as a whole: sizes, positions, health, damages; `fetches` reads were answered."""
+    """Sizes, positions, health and damages of the store; `fetches` is the number of answered reads."""
     appender, catalog, committer, reader = engine.appender, engine.catalog, engine.committer, engine.reader
-    reason = "closed" if engine.closed else appender.failure or appender.alone or appender.full or appender.starved
+    writes = appender.failure or appender.alone or appender.barred or appender.full or appender.starved
+    reason = "closed" if engine.closed else writes
     return StoreDescription(
         enode=engine.identity.enode,
         cluster=engine.identity.cluster,
@@ -97,7 +98,7 @@ def description(engine: Engine, fetches: int) -> StoreDescription:
 
 
 def _stored_at_ms(queue: QueueLog, offset: int) -> int:
-    """When the message at an offset was stored; inside a sealed segment whose index is on disk, about when."""
+    """Store time of the message at an offset; approximate in a sealed segment whose index is on disk."""
     run = queue.run_with(offset)
     rows = queue.rows if run is None else run.rows
     if rows is not None and len(rows):

@@ -1,4 +1,4 @@
-"""Checkpoints of an open store: when the next one is due, and how one is written into the log."""
+"""Checkpoints of an open store: decides when the next one is due, and writes it into the log."""
 
 import asyncio
 from collections import deque
@@ -15,28 +15,28 @@ from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.state.fold import State
 
 CHECKPOINTS_KEPT = 2
-"""A segment is deleted only before so many complete checkpoints: damage to the newest one does not cost the state."""
+"""Complete checkpoints behind each deleted segment, so that damage to the newest one does not lose the state."""
 CONTENT_PER_SLICE_MAX = 4
-"""While a checkpoint is written, the content of the log grows by about so many times its bytes at most."""
+"""While a checkpoint is written, the content of the log grows at most by about this multiple of its bytes."""
 SLICES_AT_ONCE = 4
-"""The number of slices that are made before others have their turn, of a checkpoint that does not keep pace."""
+"""Slices that a late checkpoint makes before it yields to other tasks."""
 
 
 def is_due(settings: StoreSettings, *, content_bytes: int, changes: int, size_bytes: int) -> bool:
     """Whether the next checkpoint is due.
 
     `content_bytes` and `changes` were written since the newest complete checkpoint began, which takes `size_bytes` of
-    the log. A checkpoint is written for as much content as it is long, or for a number of changes that grows with its
-    length. Slices are no content, so a checkpoint brings no other one about, however many segments it fills.
+    the log. A checkpoint is due after content of its own size, or after a number of changes that grows with its
+    size. Slices are not content, so a checkpoint never triggers another one, even if it fills several segments.
     """
     times = max(1.0, size_bytes / settings.segment_bytes)
     return content_bytes >= times * settings.segment_bytes or changes >= times * settings.checkpoint_records
 
 
 def is_worth_it(*, blocked_bytes: int, size_bytes: int) -> bool:
-    """Whether checkpoints are written so that retention can delete segments of `blocked_bytes`.
+    """Whether to write checkpoints so that retention can delete segments of `blocked_bytes`.
 
-    The checkpoints that are kept may lie in these segments, and as many have to be written: more than both is freed.
+    The kept checkpoints may lie in these segments, and the same number must be written. More than both must be freed.
     """
     return blocked_bytes > 2 * CHECKPOINTS_KEPT * size_bytes
 
@@ -54,32 +54,32 @@ class _Progress:
 
 @dataclass(kw_only=True, eq=False)
 class Checkpoints:
-    """Knows the complete checkpoints, counts what was written since, and writes the next one."""
+    """Tracks the complete checkpoints, counts later content and changes, and writes the next checkpoint."""
 
     appender: Appender
     catalog: Catalog
     state: State
     size_bytes: int
-    """How much of the log the newest complete checkpoint takes; after a clean stop the length of the encoded state."""
+    """Bytes of the newest complete checkpoint in the log; after a clean stop the length of the encoded state."""
 
     def __post_init__(self) -> None:
-        """Find the complete checkpoints in what is committed."""
+        """Find the complete checkpoints in the committed log."""
         appender = self.appender
         self._settings, self._clock = appender.settings, appender.clock
         self.due = asyncio.Event()
-        """Set when a checkpoint is to be written."""
+        """Set when a checkpoint is due."""
         self.compare: Callable[[], Awaitable[None]] | None = None
-        """Has all members compare their states; None where there are no others."""
+        """Makes all replicas compare their states; None without other replicas."""
         self.begins: deque[int] = deque(maxlen=CHECKPOINTS_KEPT)
-        """Where the newest complete checkpoints fold from, the older first."""
+        """The positions from which the newest complete checkpoints fold, the older first."""
         self._slice_bytes = 0
-        """Of all slices that were committed since the store was opened."""
+        """Bytes of all slices that were committed since the store was opened."""
         self._changes = 0
         """State changes that were committed since then."""
         self._progress: _Progress | None = None
         self._is_writing = self._is_postponed = False
         self._tried_bytes = 0
-        """How much was written of a checkpoint that failed since the newest complete one."""
+        """Bytes written of a failed checkpoint since the newest complete one."""
         slices = [one for contents in self.catalog.contents.values() for one in contents.slices]
         complete = complete_checkpoints([*slices, *self.catalog.active_parts.slices])
         self.begins.extend(parts[-1].fold_from for parts in reversed(complete[:CHECKPOINTS_KEPT]))
@@ -91,20 +91,20 @@ class Checkpoints:
 
     @property
     def content(self) -> int:
-        """How much of the log is no slice of a checkpoint. Only differences count: it begins with the log's end."""
+        """Bytes of the log without checkpoint slices. Only differences count, because it starts at the log's end."""
         return self.appender.committed_position - self._slice_bytes
 
     @property
     def foldable_from(self) -> int:
-        """The position below which segments may be deleted: all checkpoints that are kept fold from behind it."""
+        """The position below which segments may be deleted: all kept checkpoints fold from there or later."""
         return self.begins[0] if len(self.begins) == CHECKPOINTS_KEPT else 0
 
     def count_changes(self, count: int) -> None:
-        """A frame with so many state changes is committed."""
+        """Count the state changes of a committed frame."""
         self._changes += count
 
     def count_slice(self, at: SliceAt, frame_bytes: int) -> None:
-        """A slice is committed; with the last one its checkpoint is complete."""
+        """Count a committed slice; the last one completes its checkpoint."""
         if at.number == 0:
             self._progress = _Progress(at.checkpoint_id, at.fold_from - self._slice_bytes, self._changes)
         self._slice_bytes += frame_bytes
@@ -119,7 +119,7 @@ class Checkpoints:
             self._progress, self._tried_bytes = None, 0
 
     def look(self) -> None:
-        """Decide whether a checkpoint is due, after frames were committed."""
+        """Request a checkpoint if it is due after frames were committed."""
         if self._is_writing or self._is_postponed:
             return
         content_bytes, changes = self.content - self._begin_content, self._changes - self._begin_changes
@@ -127,22 +127,22 @@ class Checkpoints:
             self.due.set()
 
     def let_go(self, blocked_bytes: int) -> None:
-        """Retention would delete segments of `blocked_bytes` if the checkpoints that are kept began behind them."""
+        """Request a checkpoint if it is worth it: the kept checkpoints block the deletion of `blocked_bytes`."""
         if self._is_writing or self._is_postponed:
             return
         if is_worth_it(blocked_bytes=blocked_bytes, size_bytes=self.size_bytes):
             self.due.set()
 
     async def try_again(self) -> None:
-        """Write the checkpoint that could not be written, if there is room for it by now."""
+        """Write the postponed checkpoint if the disk has room for it now."""
         if self._is_postponed and not self._is_writing and await self._has_room():
             self.due.set()
 
     async def write(self) -> None:
-        """Write the whole state into the log, slice by slice, each as of the moment it is written.
+        """Write the whole state into the log, slice by slice, each as of the moment of its write.
 
-        The state is folded up to the committed position: what is durable beyond it is folded again at a start.
-        Errors: Overloaded when the disk has no room for it; Moved, Unavailable. Then it is postponed.
+        The state is folded up to the committed position. A start folds durable frames beyond it again.
+        Errors: Overloaded (no room on the disk), Moved, Unavailable. Then the checkpoint is postponed.
         """
         self._is_writing = self._is_postponed = True
         try:
@@ -173,11 +173,11 @@ class Checkpoints:
             self._tried_bytes = max(self._tried_bytes, size_bytes)
             if is_last or self.content - begin_content <= CONTENT_PER_SLICE_MAX * size_bytes:
                 await appender.flush()
-            elif number % SLICES_AT_ONCE == 0:  # behind what is appended meanwhile: waiting for flushes takes too long
+            elif number % SLICES_AT_ONCE == 0:  # late: waiting for flushes takes too long
                 await self._clock.sleep(0)
 
     async def _has_room(self) -> bool:
-        """Whether a checkpoint fits into the active segment and half of what is left: it is not begun in vain."""
+        """Whether a checkpoint fits into the active segment and half of the free space; otherwise it would fail."""
         appender = self.appender
         needed_bytes = max(self.size_bytes, self._tried_bytes)
         missing_bytes = needed_bytes - (appender.active.limit - appender.appended_position)

@@ -1,4 +1,4 @@
-"""What happens when frames are committed: they are folded in and shown to readers."""
+"""The commit of frames: folds them into the state and shows them to readers."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -22,30 +22,30 @@ class Committer:
     housekeeping: Housekeeping
 
     def __post_init__(self) -> None:
-        """Nothing was committed since the store was opened."""
+        """Start with no commits since the opening of the store."""
         keeping = self.housekeeping
         self.catalog, self.state, self.recent = keeping.catalog, keeping.state, keeping.recent
         self.forget_the_way()
         self.on_stored: list[Callable[[Collection[int]], object]] = []
-        """Get the topics of which messages can be read now."""
+        """Called with the topics that have new readable messages."""
         self.on_applied: list[Callable[[Change], object]] = []
-        """Get each change that is folded in."""
+        """Called with each folded change."""
         self.own: tuple[int, tuple[int, ...]] = (0, ())
-        """The last number of which digests were due, and those of the state as it was here."""
+        """The number of the last comparison of digests, and this replica's digests for it."""
         self.on_compared: Callable[[list[str]], object] = lambda differing: None
-        """Gets the names of the tables that differ from the leader's, whenever they were compared."""
+        """Called after each comparison, with the names of the tables that differ from the leader's."""
         self.on_timers_set: Callable[[TimersSet], object] = lambda timers: None
-        """Gets delayed messages that wait from now on."""
+        """Called with newly stored delayed messages."""
         self.appends = self.appended_messages = self.appended_bytes = 0
 
     def forget_the_way(self, led_since_ms: int = -1) -> None:
-        """Nothing is on its way to the disk: decisions see what is folded, and nothing else."""
+        """Forget all frames on their way to the disk: decisions see only the folded state."""
         idle_ms = self.housekeeping.appender.settings.producer_idle_ms
         self.sequencer = Sequencer(self.state.windows, idle_ms=idle_ms, led_since_ms=led_since_ms)
         self.reservations = Reservations()
 
     def commit(self, group: Group) -> None:
-        """Fold a group that is committed, and show it to readers."""
+        """Fold a committed group, and show it to readers."""
         catalog, state, recent, checkpoints = self.catalog, self.state, self.recent, self.housekeeping.checkpoints
         woken: dict[QueueLog, None] = {}
         topic_ids: set[int] = set()

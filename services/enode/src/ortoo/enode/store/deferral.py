@@ -1,4 +1,4 @@
-"""How a batch is stored that nobody may see yet, and what else happens with it."""
+"""Parameters of a batch that is stored invisibly, and of the state changes in its frame."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,23 +7,23 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.changes.all import Change, encode_changes
 
 ChangesAt = Callable[[int, int], tuple[Change, ...]]
-"""State changes from where a batch's first message lies and the time it is stored; their size depends on neither."""
+"""Makes state changes from the first message's offset and the time of storing; their size depends on neither."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """The batch lies in the queue of a system topic, and state changes in the same frame say what it waits for."""
+    """Stores the batch in the queue of a system topic; state changes in the same frame describe its delivery."""
 
     system_topic_id: int
     changes: ChangesAt
-    """From the first message's place in that queue."""
+    """Gets the first message's place in that queue."""
     min_deliver_at_ms: int = 0
     max_deliver_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One batch of several that are stored together, all or none: as the parameters of `Store.append`."""
+    """One of several batches that are stored together, all or none. The fields are the parameters of `Store.append`."""
 
     topic_id: int
     queue_id: int
@@ -33,12 +33,12 @@ class Write:
     consumes_at: ChangesAt | None = None
 
     def changes_at(self, first_offset: int, stored_at_ms: int) -> tuple[Change, ...]:
-        """The state changes in the same frame, when the first message lies there and it is stored then."""
+        """The state changes in the same frame, for this first offset and time."""
         told = self.deferral.changes if self.deferral is not None else self.consumes_at
         return told(first_offset, stored_at_ms) if told is not None else self.consumes
 
     def length(self) -> int:
-        """How many bytes the batch takes, and those changes before it, wherever it lies."""
+        """Bytes of the batch and the changes before it; they do not depend on its offset."""
         changes = self.changes_at(0, 0)
         before = len(encode_changes([change.encoded() for change in changes])) if changes else 0
         return before + len(self.batch.records)

@@ -1,4 +1,4 @@
-"""How groups consume topics: the first use decides, later ones must agree, an operator may change it."""
+"""The delivery mode of a group for a topic: set by the first use, checked at later ones, changed by an operator."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -10,33 +10,33 @@ from ortoo.enode.state.tables.modes import check
 from ortoo.enode.store.engine import Engine
 
 RETRY_PREFIX = "%RETRY%"
-"""A group's own topic may be consumed in both ways: its members may consume other topics differently."""
+"""A group's retry topic may be consumed in both modes, because the group may consume other topics in both."""
 
 Pair = tuple[int, str]
 """(topic id, group)."""
 
 
 class DeliveryModes:
-    """The folded modes, and those on their way to the disk."""
+    """The folded modes, and the modes on their way to the disk."""
 
     def __init__(self, engine: Engine) -> None:
-        """Go on with the modes in the log."""
+        """Start with the modes in the log."""
         self._engine = engine
         self._coming: dict[Pair, Mode] = {}
         engine.committer.on_applied.append(self._applied)
 
     def of(self, topic_id: int, group: str) -> Mode:
-        """How a group consumes a topic."""
+        """The mode of a group for a topic."""
         return self._coming.get((topic_id, group)) or self._engine.state.modes.of(topic_id, group)
 
     def of_group(self, group: str) -> list[tuple[int, Mode]]:
-        """(topic id, mode) of a group, by topic id, where it is decided."""
+        """(topic id, mode) of a group where a mode is set, by topic id."""
         return self._engine.state.modes.of_group(group)
 
     async def use(self, topic_id: int, group: str, wanted: Mode) -> None:
-        """A group consumes a topic this way. Errors: Conflict when it does so in another way.
+        """Set or check the mode of a group for a topic. Errors: Conflict when it has another mode.
 
-        The first use is written down, but not waited for: what the group does then comes after it in the log.
+        The first use is written, but not awaited, because later changes of the group follow it in the log.
         """
         self._engine.note_reading(topic_id, group)
         with self.decided([(topic_id, group)], wanted) as (changes, refused):
@@ -46,9 +46,9 @@ class DeliveryModes:
 
     @contextlib.contextmanager
     def decided(self, pairs: Iterable[Pair], wanted: Mode) -> Iterator[tuple[list[ModeSet], dict[Pair, OrtooError]]]:
-        """What is to be stored because groups consume topics this way, and those that may not, and why.
+        """The changes that set this mode for groups, and the error of each pair that has another mode.
 
-        It counts from now on, unless the block that is to store it fails.
+        The modes apply from now on, unless the block that stores the changes fails.
         """
         changes: list[ModeSet] = []
         refused: dict[Pair, OrtooError] = {}
@@ -72,12 +72,12 @@ class DeliveryModes:
             raise
 
     async def set(self, topic_id: int, group: str, mode: Mode) -> Mode:
-        """Change how a group consumes a topic; returns, when it is durable, how it was. Errors: as `Engine.store`."""
+        """Change the mode of a group for a topic; returns the previous one when durable. Errors: as `Engine.store`."""
         before = self.of(topic_id, group)
         await self._engine.store([ModeSet(topic_id, group, mode)])
         return before
 
     def _applied(self, change: Change) -> None:
-        """A mode became durable."""
+        """Forget that a mode is on its way to the disk: it is folded."""
         if isinstance(change, ModeSet) and self._coming.get((change.topic_id, change.group)) is change.mode:
             del self._coming[change.topic_id, change.group]

@@ -1,4 +1,4 @@
-"""The engine: the parts of an open store, how they are put together, and their life from opening to closing."""
+"""The engine: the parts of an open store, from opening to closing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,10 +16,11 @@ from ortoo.enode import log_events
 from ortoo.enode.changes.all import Change, TopicGone
 from ortoo.enode.changes.groups import GroupUse
 from ortoo.enode.disk.clean_stop import forget_clean_stop
+from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import Identity, claim
-from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
-from ortoo.enode.disk.reign_file import check_alone
+from ortoo.enode.disk.identity import Identity, claim, read_identity
+from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin
+from ortoo.enode.disk.reign_file import read_reign
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
@@ -31,19 +32,21 @@ from ortoo.enode.log.spares import Spares
 from ortoo.enode.reading.reader import Reader
 from ortoo.enode.reading.recent import Recent
 from ortoo.enode.reading.waiting import Waiters
+from ortoo.enode.recovery.hard_state import check_alone
 from ortoo.enode.recovery.opening import Recovered, recover
+from ortoo.enode.recovery.owners import check_owner
 from ortoo.enode.recovery.restored import forget_restored
 from ortoo.enode.store.committer import Committer
 from ortoo.enode.store.housekeeping import Housekeeping
 
 Changes = TypeVar("Changes", bound=Sequence[Change])
-AS_MEMBER = "give member_listen_address, member and members as before, or choose another folder"
+AS_MEMBER = "configure member_listen_address, member and members as before, or choose another folder"
 _log = get_logger("store")
 
 
 @dataclass(eq=False)
 class Engine:
-    """One open store's parts. Belongs to the event loop that opened it; `open` is the way in."""
+    """The parts of one open store. It belongs to the event loop that opened it with `open`."""
 
     folder: Path
     settings: StoreSettings
@@ -51,25 +54,25 @@ class Engine:
     clock: Clock
     work: DiskWork
     lock: ExitStack
-    """Of the folder."""
+    """The lock of the folder."""
     identity: Identity
     recovered: InitVar[Recovered]
     spares: Spares
     active: InitVar[Segment]
     closed: bool = False
     may_read: Callable[[], bool] | None = None
-    """Whether what is committed here is all that is; None = of course, for nobody else can commit."""
+    """Whether the committed data here is complete; None = always, because no other replica can commit."""
 
     def __post_init__(self, recovered: Recovered, active: Segment) -> None:
-        """Put the parts together."""
+        """Create the parts."""
         settings, disk, clock, work, spares = self.settings, self.disk, self.clock, self.work, self.spares
         self._loop = asyncio.get_running_loop()
         self.catalog = recovered.catalog
         self.state = recovered.state
         self.accepted: set[tuple[int, str]] = set()
-        """(topic id, group) of changes that were accepted since somebody looked: they may not be in the state yet."""
+        """(topic id, group) of changes accepted since the last look of `GroupLives`; they may not be folded yet."""
         self.read: set[tuple[int, str]] = set()
-        """The same of those who have asked for something."""
+        """The same for requests without a change."""
         self.reader = Reader(self.catalog, disk, work, Recent(settings.recent_bytes), settings.index_bytes)
         self.waiting = Waiters(clock, waiters_max=settings.waiters_max, what="fetches")
         """The readers that wait at the ends of queues."""
@@ -82,6 +85,8 @@ class Engine:
             clock=clock,
             work=work,
             spares=spares,
+            log_mark=self.identity.log_mark,
+            guard=OpenFolder.taken(disk, self.folder).check,
             on_committed=lambda group: self.committer.commit(group),
         )
         is_apart = settings.threads and isinstance(disk, RealDisk)
@@ -100,7 +105,7 @@ class Engine:
     async def open(
         cls, folder: Path, *, settings: StoreSettings, disk: Disk, clock: Clock, randomness: Randomness
     ) -> "Engine":
-        """Take the folder, recover what is in it and go on where its log ends. Errors: as `Store.open`."""
+        """Lock the folder, recover its store and continue at the log's end. Errors: as `Store.open`."""
         settings.check()
         work = disk_work(disk, settings, asyncio.get_running_loop())
         lock, files = ExitStack(), SegmentFiles(disk)
@@ -111,12 +116,20 @@ class Engine:
             await work.run(check_alone, disk, folder, AS_MEMBER)
             wanted = Identity(settings.cluster, settings.enode, randomness.id_text(), clock.now_ms())
             identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
-            recovered = await work.run(recover, files, folder)
-            if recovered.begin is None:
-                catalog = recovered.catalog
+            await work.run(check_owner, disk, folder, identity)
+            is_alone = read_reign(disk, folder) is None
+
+            def renewed(identity: Identity) -> Identity:
+                return identity.renewed(randomness.id_text(), clock.now_ms())
+
+            recovered = await work.run(recover, files, folder, is_alone=is_alone, renewed=renewed)
+            identity = read_identity(disk, folder) or identity
+            begin, catalog = recovered.begin, recovered.catalog
+            if begin is None or begin.queues is None:
                 begin_position = catalog.begin_position if catalog.segments else recovered.end_position
+                begin_position = begin.position if begin is not None else begin_position
                 begin = LogBegin(begin_position, catalog.begins_without(0))
-                await work.run(write_log_begin, disk, folder, begin)
+            await work.run(keep_log_begin, disk, folder, begin)
             await work.run(forget_clean_stop, disk, folder)
             spares = Spares(files, folder, work, settings.segment_bytes, settings.headroom_bytes)
             active = recovered.active or await spares.begun(recovered.end_position)
@@ -134,14 +147,14 @@ class Engine:
     async def store(self, changes: Sequence[Change], check: Callable[[], object] | None = None) -> None:
         """Store state changes, all or none; return when they are durable. `check` runs right before.
 
-        Errors: Overloaded, Unavailable, and what `check` raises: then none of them is stored.
+        Errors: Overloaded, Unavailable, and those of `check`. Then none of the changes is stored.
         """
         waiter = await self._accept(changes, check)
         self.appender.want_flush()
         await waiter
 
     async def note(self, changes: Sequence[Change]) -> None:
-        """Store state changes, all or none, without waiting until they are durable: a crash may take them.
+        """Store state changes, all or none, without waiting until they are durable. A crash may lose them.
 
         Errors: as `store`.
         """
@@ -151,15 +164,16 @@ class Engine:
     async def _accept(
         self, changes: Sequence[Change], check: Callable[[], object] | None = None
     ) -> asyncio.Future[None]:
-        """Reserve room for all changes, then give all their place; the future is done when they are durable.
+        """Reserve room for all changes, then append all; the future is done when they are durable.
 
-        There is no way to append one change of several: a request that is refused has stored nothing.
+        Changes cannot be appended partly, so a refused request has stored nothing.
         """
         appender = self.appender
         if self.closed:
             raise Unavailable("the store is closed")
         if appender.alone:
             raise Moved(appender.alone)
+        appender.check_barred()
         appender.check_alive()
         encoded = [change.encoded() for change in changes]
         room = appender.changes_room(encoded)
@@ -176,28 +190,29 @@ class Engine:
         return waiter
 
     def check_open(self) -> None:
-        """Errors: Unavailable when the store is closed, or another member may have committed more."""
+        """Errors: Unavailable when the store is closed, is not the enode's, or another replica may have more data."""
         if self.closed:
             raise Unavailable("the store is closed")
+        self.appender.check_barred()
         if self.may_read is not None and not self.may_read():
-            raise Unavailable("this member does not know whether it still leads: ask again")
+            raise Unavailable("this replica cannot confirm that it still leads: retry")
 
     def note_use(self, changes: Changes) -> Changes:
-        """Groups use topics by these changes, which are accepted now; the same changes."""
+        """Record the use of topics by groups in accepted changes; the same changes."""
         for change in changes:
             if isinstance(change, GroupUse):
                 self.accepted.add((change.topic_id, change.group))
         return changes
 
     def note_reading(self, topic_id: int, group: str) -> None:
-        """A group uses a topic without a change; of others nothing is kept."""
+        """Record the use of a topic by a known group without a change."""
         if self.state.groups.seen_at_ms(topic_id, group) is not None:
             self.read.add((topic_id, group))
 
     async def close(self, ending: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Flush, leave the marker of a clean stop, give the folder back. A second call does nothing.
+        """Flush, write the marker of a clean stop, unlock the folder. A second call does nothing.
 
-        `ending` is what is done instead of the first two while everything still works.
+        `ending` replaces the first two steps, while all parts still work.
         """
         if self.closed:
             return
@@ -220,7 +235,7 @@ class Engine:
             self.lock.close()
 
     async def _close_cleanly(self) -> None:
-        """Make everything durable and leave the marker that saves the next start a scan."""
+        """Make everything durable and write the marker, so that the next start needs no scan."""
         if self.appender.fits(HEADER_BYTES):
             self.appender.append_mark(Flag.CLOSED)
         await self.appender.flush()
@@ -230,9 +245,9 @@ class Engine:
         await self.housekeeping.leave_marker(self.folder)
 
     def take_over(self, recovered: Recovered, active: Segment) -> None:
-        """Go on in `active` when the log does not end in a segment that has room; nothing is written.
+        """Continue in `active` if the log does not end in a segment with room; nothing is written.
 
-        Index files tell of topics that were deleted since.
+        Queues of deleted topics, which index files still list, are forgotten.
         """
         catalog = self.catalog
         if not catalog.damages:
@@ -246,7 +261,7 @@ class Engine:
             catalog.segments.append(active)
 
     async def _start(self, recovered: Recovered, active: Segment) -> None:
-        """A mark of this opening first, and what recovery has to say; only then is the store open."""
+        """Store the recovery's changes and a mark of this opening; only then the store is open."""
         catalog = self.catalog
         self.take_over(recovered, active)
         self.housekeeping.start()

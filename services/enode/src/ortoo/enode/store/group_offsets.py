@@ -1,4 +1,4 @@
-"""The committed offsets of groups: checked, stored, and asked for."""
+"""The committed offsets of groups: checks, stores and returns them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ _log = get_logger("offsets")
 
 
 class GroupOffsets:
-    """How far each group has consumed each queue: queue id to next offset."""
+    """The committed offset of each group in each queue: queue id to next offset."""
 
     def __init__(self, engine: Engine, locks: QueueLocks, check_topic: Callable[[int], object]) -> None:
         """`check_topic` raises NotFound for a topic id that this enode does not have."""
@@ -23,7 +23,7 @@ class GroupOffsets:
         self._locks = locks
         self._check_topic = check_topic
         self.backward_commits = 0
-        """How many queues of groups went back by a commit, since the start; resets by operators are not among them."""
+        """Backward commits of queues since the start, without resets by operators."""
 
     async def commit(
         self,
@@ -33,10 +33,10 @@ class GroupOffsets:
         generation: int = 0,
         more: Sequence[Change] = (),
     ) -> None:
-        """Store how far `group` has consumed each queue, and `more` changes with it. Returns when all is durable.
+        """Store the offsets of `group`, and `more` changes with them. Returns when all is durable.
 
-        A smaller offset than stored wins. `generation` 0 is not compared; otherwise one that is older than the queue's
-        stored one, or than the queue's lock, is refused and nothing is stored.
+        A smaller offset replaces a larger one. `generation` 0 is not compared. Another one is refused if it is older
+        than the queue's stored generation or its lock. Then nothing is stored.
         Errors: NotFound, Invalid (negative offset), Fenced (older generation), Overloaded, Unavailable.
         """
         await self._commit(topic_id, group, {generation: offsets} if offsets else {}, more)
@@ -44,7 +44,7 @@ class GroupOffsets:
     async def _commit(
         self, topic_id: int, group: str, by_generation: Mapping[int, Mapping[int, int]], more: Sequence[Change] = ()
     ) -> None:
-        """Store offsets by the generation they are committed under, all or none. Errors: as `commit`."""
+        """Store offsets by the generation of their commit, all or none. Errors: as `commit`."""
         offsets = {queue_id: offset for part in by_generation.values() for queue_id, offset in part.items()}
         self._check(topic_id, group, offsets)
         if not offsets:
@@ -79,9 +79,9 @@ class GroupOffsets:
     ) -> list[int]:
         """Store offsets, each (queue id, next offset, generation), and `more` changes with them, all or none.
 
-        Returns the queues whose generation was too old, or is none that this log gave; their offsets are not stored.
+        Returns the queues whose generation is too old, or was not issued by this log; their offsets are not stored.
 
-        Errors: as `commit`; Fenced when all of them were so.
+        Errors: as `commit`. Fenced when all of them are refused.
         """
         kept: dict[int, dict[int, int]] = {}
         fenced: dict[int, Fenced] = {}
@@ -99,7 +99,7 @@ class GroupOffsets:
         return list(fenced)
 
     async def reset(self, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:
-        """Store offsets by an operator's order: those who hold the queues' locks have to take them again first.
+        """Store an operator's offsets. The holders of the queues' locks must first take them again.
 
         Errors: as `commit`.
         """
@@ -119,7 +119,7 @@ class GroupOffsets:
         return self._engine.state.offsets.of(topic_id, group, queue_ids)
 
     def groups(self, topic_id: int) -> list[str]:
-        """Groups that have an offset in this topic, sorted."""
+        """Groups with an offset in this topic, sorted."""
         return self._engine.state.offsets.groups(topic_id)
 
     def _check(self, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""What a store does by itself: marks, checkpoints, index files, retention, watching the disk."""
+"""Background work of a store: marks, checkpoints, index files, retention, checks of the disk."""
 
 import asyncio
 from collections import deque
@@ -10,10 +10,10 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
 from ortoo.enode.changes.all import Change, Forget
-from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
+from ortoo.enode.disk.clean_stop import write_clean_stop
+from ortoo.enode.disk.data_dir import FolderGone
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
 from ortoo.enode.disk.tide_mark import TideMark
-from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.index.catalog import Sealed
 from ortoo.enode.index.index_files import write_index
 from ortoo.enode.index.key_process import Keys
@@ -29,9 +29,9 @@ from ortoo.enode.store.checkpoints import Checkpoints
 from ortoo.enode.store.retention import Ageing, expired
 
 Rescue = Callable[[int], Awaitable[int | None]]
-"""Stores again what waits below a place; how many bytes that were, None when it cannot be yet."""
+"""Stores deferred messages below a place again; the number of bytes, or None when that is not possible yet."""
 BUSY_MARK_S = 1.0
-"""So often a member that is never idle notes how far its disk is."""
+"""Interval at which a replica that is never idle writes its durable mark."""
 FORGET_INTERVAL_MS = 60_000
 KEYS_INTERVAL_MS, KEYS_STEP_BYTES = 200, 4 << 20
 INDEX_WARNING_PERCENT = 80
@@ -41,7 +41,7 @@ _log = get_logger("store")
 
 @dataclass(kw_only=True, eq=False)
 class Housekeeping:
-    """The store's own tasks. They start with `start` and end with `stop`; each goes on after an error."""
+    """The store's own tasks. They run from `start` to `stop`; each continues after an error."""
 
     appender: Appender
     reader: Reader
@@ -50,10 +50,10 @@ class Housekeeping:
     store: Callable[[Sequence[Change]], Awaitable[None]]
     """Stores state changes; returns when they are committed."""
     state_bytes: int
-    """How long the state was as encoded when the store was opened."""
+    """Length of the encoded state when the store was opened."""
 
     def __post_init__(self) -> None:
-        """Nothing is done before `start`."""
+        """Prepare the tasks, which run only after `start`."""
         appender, reader = self.appender, self.reader
         self.settings, self.clock, self.work = appender.settings, appender.clock, appender.work
         self.disk, self.catalog, self.recent = reader.disk, reader.catalog, reader.recent
@@ -69,15 +69,15 @@ class Housekeeping:
             Stretch(one.base, one.end, is_sealed=True) for one in catalog.contents.values() if one.base not in with_keys
         )
         self.leads = True
-        """Whether this process writes the log by itself; a member that follows gets marks and checkpoints."""
+        """Whether this process writes its own log; a follower gets marks and checkpoints from its leader."""
         self.move_begin: Callable[[int], Awaitable[None]] | None = None
-        """Lets all members delete what lies below a position; None where there are no others."""
+        """Makes all replicas delete the log below a position; None without other replicas."""
         self._tasks: list[asyncio.Task[None]] = []
         self._sealed: deque[Sealed] = deque()
         self._sealed_event = asyncio.Event()
         self.marking = asyncio.Lock()
-        """Held while the tide mark is written, or the log is cut: a mark behind a cut would be a debt."""
-        self._marked_position, self._marked_s = -1, 0.0
+        """Held while the durable mark is written or the log is truncated; a mark beyond the end claims lost data."""
+        self._marked_position, self._marked_committed, self._marked_s = -1, -1, 0.0
         self.checkpoints = Checkpoints(
             appender=appender, catalog=catalog, state=self.state, size_bytes=self.state_bytes
         )
@@ -86,14 +86,14 @@ class Housekeeping:
         begin = read_log_begin(self.disk, appender.active.folder)
         self._begin_position = begin.position if begin is not None else 0
         self.rescues: dict[int, Rescue] = {}
-        """By system topic: who stores again what waits below an offset of its queue."""
+        """By system topic: stores the deferred messages below an offset of its queue again."""
         self._rescued_bytes = 0
-        """By how much the log may exceed its size: what was stored again is paid for by as much that is new."""
+        """Bytes by which the log may exceed its size after a rescue, until the same amount of new content is stored."""
         self._rescued_at = 0
-        """The content of the log then: checkpoints pay for nothing."""
+        """The content of the log at the rescue; checkpoints do not count."""
 
     def start(self) -> None:
-        """Start all tasks: the store's own loops. A step that fails is tried again, and ends no process."""
+        """Start all tasks. A failed step is retried, and does not end the process."""
         settings, appender = self.settings, self.appender
         for name, work in {
             "mark": self._whenever(appender.flushed, self._mark_when_idle),
@@ -108,7 +108,7 @@ class Housekeeping:
             self._tasks.append(asyncio.get_running_loop().create_task(work, name=f"store:{name}"))
 
     def retain_as(self, wanted: StoreSettings) -> None:
-        """Let go of segments as other settings say from the next look on; nothing else of them counts."""
+        """Apply the retention settings of `wanted` from the next run on; its other settings are ignored."""
         self.settings = replace(self.settings, **{name: getattr(wanted, name) for name in RETENTION})
 
     async def stop(self) -> None:
@@ -119,24 +119,24 @@ class Housekeeping:
         self._tide_mark.close()
 
     def sealed(self, sealed: Sealed) -> None:
-        """A segment is full and committed: write its index file, and have the next spare ready."""
+        """Request the index file of a full and committed segment, and the next spare segment."""
         self._sealed.append(sealed)
         self._sealed_event.set()
 
     def committed(self) -> None:
-        """Frames are committed and folded: see whether a checkpoint is due."""
+        """Check whether a checkpoint is due, after frames were committed and folded."""
         if self.leads:
             self.checkpoints.look()
 
     async def checkpoint(self) -> None:
-        """Write a checkpoint, unless another member leads. Errors: as `Checkpoints.write`."""
+        """Write a checkpoint, unless another replica leads. Errors: as `Checkpoints.write`."""
         if self.leads:
             await self.checkpoints.write()
 
     async def retain(self) -> None:
-        """Let go of the segments that retention lets go: recorded first, then forgotten, removed last.
+        """Delete expired segments: the new begin is recorded first, then they are forgotten, and removed last.
 
-        What cannot be removed is tried again the next time, and at the next start: nobody reads it any more.
+        A file that cannot be removed is retried in the next run and at the next start; it is no longer read.
         """
         catalog = self.catalog
         if not self.leads:
@@ -162,7 +162,7 @@ class Housekeeping:
             await self.delete(count)
 
     async def delete(self, count: int) -> None:
-        """Let go of the `count` oldest segments, and of what an earlier round could not remove."""
+        """Delete the `count` oldest segments, and files that an earlier run could not remove."""
         catalog = self.catalog
         if count:
             folder, position = catalog.active.folder, catalog.segments[count].base
@@ -179,7 +179,7 @@ class Housekeeping:
             await self._look_at_disk()
 
     async def _rescue(self, segments: Sequence[Segment]) -> int | None:
-        """Have what waits in segments that are to go stored again: how many bytes; None when it cannot be yet."""
+        """Store deferred messages in expired segments again; the number of bytes, or None when not possible yet."""
         rescued_bytes = 0
         for topic_id, rescue in self.rescues.items():
             queue = self.catalog.queues.get((topic_id, 0))
@@ -192,14 +192,14 @@ class Housekeeping:
         return rescued_bytes
 
     async def forget(self) -> None:
-        """Drop windows of producers that are idle for too long or too many, and ids that are over, by the log."""
+        """Drop windows of producers that are idle too long or too many, and expired ids, by a change in the log."""
         now_ms, windows = self.clock.now_ms(), self.state.windows
         idle_before_ms = windows.idle_before_ms(now_ms - self.settings.producer_idle_ms, self.settings.producers_max)
         if self.leads and (idle_before_ms or self.state.ids.are_over(now_ms)):
             await self.store([Forget(idle_before_ms, now_ms)])
 
     async def index_sealed(self) -> None:
-        """Write the index files of all sealed segments that have none yet."""
+        """Write the missing index files of sealed segments."""
         while self._sealed:
             sealed = self._sealed[0]
             if not sealed.segment.retired:
@@ -213,15 +213,15 @@ class Housekeeping:
             self._sealed.popleft()
 
     async def leave_marker(self, folder: Path) -> None:
-        """Write the marker of a clean stop; everything is committed and every sealed segment has its index file."""
+        """Write the marker of a clean stop. Everything is committed, and every sealed segment has its index file."""
         appender = self.appender
         marker = marker_of(
             self.catalog, self.state, appender.committed_position, appender.store_open, appender.stored_at_ms
         )
-        await self.work.run(write_whole, self.disk, folder / CLEAN_NAME, marker.encoded())
+        await self.work.run(write_clean_stop, self.disk, folder, marker)
 
     async def index_keys(self) -> None:
-        """Let the key index follow the log, so that a search has little to catch up with."""
+        """Update the key index to the log's end, so that a search has little to add."""
         while self._keys_to_seal:
             stretch = self._keys_to_seal[0]
             if stretch.base in self.catalog.contents:
@@ -276,6 +276,12 @@ class Housekeeping:
         return False
 
     async def _look_at_disk(self) -> None:
+        try:
+            await self.work.run(self.appender.guard)
+        except FolderGone as gone:
+            if not self.appender.failure:
+                self.appender.give_up(gone)
+            return
         if self._sealed:
             self._sealed_event.set()
         await self._prepare_spare()
@@ -284,7 +290,7 @@ class Housekeeping:
         self._look_at_index()
 
     def _look_at_index(self) -> None:
-        """Tell, once until it is so no more, that the memory for the index is nearly used up."""
+        """Log that the memory for the index is nearly used up, once until that ends."""
         used_bytes, most_bytes = self.catalog.index_bytes, self.settings.index_bytes_max
         is_nearly_full = bool(most_bytes) and used_bytes * 100 >= most_bytes * INDEX_WARNING_PERCENT
         if is_nearly_full and not self.index_is_nearly_full:
@@ -305,7 +311,7 @@ class Housekeeping:
             appender.try_again()
 
     async def _whenever(self, event: asyncio.Event, *steps: Callable[[], Awaitable[None]]) -> None:
-        """Take the steps each time after `event` was set."""
+        """Run the steps each time after `event` was set."""
         while True:
             await event.wait()
             event.clear()
@@ -318,9 +324,10 @@ class Housekeeping:
         position = appender.durable_position
         is_idle = not appender.flushed.is_set()
         if not self.leads or (not is_idle and appender.commit_limit is not None):
-            # What this disk has acknowledged to others no frame says: a busy member, too, has to know what it lost.
+            # No frame records this disk's acknowledgements to the leader, so a busy follower must write them, too.
             is_due = is_idle or self.clock.monotonic_s() >= self._marked_s + BUSY_MARK_S
-            if is_due and position != self._marked_position:
+            marked = (self._marked_position, self._marked_committed)
+            if is_due and (position, appender.committed_position) != marked:
                 await self._write_mark()
             return
         is_idle = is_idle and appender.appended_position == position
@@ -333,7 +340,8 @@ class Housekeeping:
     async def _write_mark(self) -> None:
         async with self.marking:
             self._marked_position, self._marked_s = self.appender.durable_position, self.clock.monotonic_s()
-            await self.work.run(self._tide_mark.write, self._marked_position)
+            committed = self._marked_committed = self.appender.committed_position
+            await self.work.run(self._tide_mark.write, self._marked_position, committed)
 
     async def _flush_later(self) -> None:
         await self.clock.sleep(self.settings.flush_interval_ms / 1000)

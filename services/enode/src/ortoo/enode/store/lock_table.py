@@ -1,8 +1,8 @@
-"""Who may take the lock of a queue: pure decisions over the locks now and the time.
+"""The locks of queues: pure decisions over the current locks and the time.
 
-A lock belongs to a client id and one session of it. It is bound to a snode's incarnation and lives as long as that is
-attached, or it is unbound and lives `LIFETIME_S` from when it was taken or renewed. Only owners and generations are in
-the log; when a lock ends is known in memory alone, and after a restart every lock begins its time anew.
+A lock belongs to a client id and one session of it. A bound lock lives while its snode's incarnation is attached.
+An unbound lock lives `LIFETIME_S` from its last grant or renewal. Only owners and generations are in the log. The end
+of a lock is only in memory, so after a restart every lock has its full lifetime again.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,13 +12,13 @@ from ortoo.common.errors import Fenced
 from ortoo.enode.state.tables.locks import Lock
 
 LIFETIME_S = 60.0
-"""How long a lock lives without renewal; owners trust it half as long."""
+"""Lifetime of a lock without renewal; owners rely on it for half of this time."""
 BOUND_S = 20.0
-"""How long bound locks live without a word of their snode, which speaks every 5 s."""
+"""Lifetime of bound locks without a message of their snode, which sends one every 5 s."""
 DETACHED_S = 2.0
-"""How long bound locks outlive the connection of their snode: time to come back after a short break."""
+"""Lifetime of bound locks after the connection of their snode ended, so that it can reconnect."""
 RESTART_S = 5.0
-"""How long snodes have to attach again after this enode has started."""
+"""Time for snodes to attach again after the start of this enode."""
 
 Key = tuple[int, str, int]
 """(topic id, group, queue id)."""
@@ -26,19 +26,19 @@ Key = tuple[int, str, int]
 
 @dataclass(frozen=True, slots=True)
 class LockRequest:
-    """One lock that somebody wants."""
+    """A request for one lock."""
 
     key: Key
     owner: str
     session_id: str
     incarnation: str = ""
     resume: bool = False
-    """Whether the session had it before, so that it must not take it from a newer session of the same owner."""
+    """Whether the session had the lock before; then it must not take it from a newer session of the same owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The owner has it under this generation; `is_news` if that has to be stored first."""
+    """The requester owns the lock under this generation; `is_news` if this must be stored first."""
 
     generation: int
     is_news: bool
@@ -46,17 +46,17 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Somebody else has it."""
+    """Another client owns the lock."""
 
     owner: str
     remaining_s: float
 
 
 class LockTable:
-    """The locks now, those on their way to the disk included: decisions have to see them."""
+    """The current locks, including those on their way to the disk, because decisions depend on them."""
 
     def __init__(self, locks: Iterable[tuple[Key, Lock]], now_s: float) -> None:
-        """Begin with what the log has, at a start of the enode."""
+        """Start with the locks of the log, at a start of the enode."""
         self._locks = dict(locks)
         self._renewed_s = dict.fromkeys(self._locks, now_s)
         self._heard_s: dict[str, float] = {}
@@ -65,9 +65,9 @@ class LockTable:
         self._waiting: dict[Key, dict[str, None]] = {}
 
     def take(self, request: LockRequest, now_s: float, *, generation_above: int) -> Granted | Refused:
-        """Give the lock to who asks, if nobody else lives on it; its own one is renewed.
+        """Grant the lock unless another client holds it; the requester's own lock is renewed.
 
-        A new generation is greater than the lock's former ones and than `generation_above`.
+        A new generation is greater than the lock's previous ones and than `generation_above`.
         """
         lock = self._locks.get(request.key)
         if lock is not None and not lock.is_free and not _may_take_over(request, lock):
@@ -85,7 +85,7 @@ class LockTable:
         return Granted(generation, is_news=True)
 
     def release(self, key: Key, session_id: str) -> Lock | None:
-        """Free a lock that this session holds; the free one, or None if the session does not hold it."""
+        """Free a lock of this session; the freed lock, or None if the session does not hold it."""
         lock = self._locks.get(key)
         if lock is None or lock.is_free or lock.session_id != session_id:
             return None
@@ -93,7 +93,7 @@ class LockTable:
         return free
 
     def fence(self, key: Key, generation_above: int) -> Lock:
-        """Raise the generation: the owner has to take its lock again before it goes on."""
+        """Raise the generation: the owner must take its lock again before its next request."""
         lock = self._locks.get(key) or Lock(0, "", "", "")
         generation = max(lock.generation, generation_above) + 1
         self._locks[key] = Lock(generation, lock.owner, lock.session_id, lock.incarnation)
@@ -101,11 +101,11 @@ class LockTable:
         return self._locks[key]
 
     def get(self, key: Key) -> Lock | None:
-        """The lock now."""
+        """The current lock."""
         return self._locks.get(key)
 
     def put_back(self, key: Key, was: Lock | None, now: Lock | None) -> None:
-        """Undo a decision that could not be stored, unless another one came after it."""
+        """Undo a decision that could not be stored, unless a later one replaced it."""
         if self._locks.get(key) is now:
             if was is None:
                 self._locks.pop(key, None)
@@ -113,10 +113,10 @@ class LockTable:
                 self._locks[key] = was
 
     def check(self, key: Key, generation: int, *, given_here: bool = False) -> None:
-        """Refuse who names an older generation than the lock's; 0 is not compared.
+        """Refuse a generation older than the lock's; 0 is not compared.
 
-        With `given_here`, for who reads on from a place that only it knows, or stores it: this log has to have given
-        the lock. In a log that was lost, or a topic that is no more, that place was another one.
+        With `given_here`, this log must have issued the generation. It is for a request with a position of the caller's
+        own, which may belong to a lost log or a deleted topic.
 
         Errors: Fenced.
         """
@@ -141,29 +141,29 @@ class LockTable:
             yield key[2], self._locks[key]
 
     def forget(self, is_gone: Callable[[tuple[int, str]], bool]) -> None:
-        """Topics were deleted, or what was kept of groups in them: all that (topic id, group) says, in one look."""
+        """Delete the locks of all (topic id, group) for which `is_gone` is true: deleted topics or groups' data."""
         for key in [key for key in self._locks if is_gone(key[:2])]:
             del self._locks[key]
             self._renewed_s.pop(key, None)
 
     def held(self, now_s: float) -> set[tuple[int, str]]:
-        """(topic id, group) of those that hold a lock."""
+        """(topic id, group) of all held locks."""
         return {
             key[:2] for key, lock in self._locks.items() if not lock.is_free and self.remaining_s(key, lock, now_s) > 0
         }
 
     def attached(self, incarnation: str, now_s: float) -> None:
-        """A snode says that it is there."""
+        """Record a sign of life of a snode."""
         self._heard_s[incarnation] = now_s
         self._ends_s.pop(incarnation, None)
 
     def detached(self, incarnation: str, now_s: float) -> None:
-        """The connection of a snode is gone."""
+        """Record that the connection of a snode ended."""
         if self._heard_s.pop(incarnation, None) is not None:
             self._ends_s[incarnation] = now_s + DETACHED_S
 
     def remaining_s(self, key: Key, lock: Lock, now_s: float) -> float:
-        """How long a lock lives if nothing happens; 0 or less = it has ended."""
+        """Remaining lifetime of a lock without further events; 0 or less = expired."""
         renewed_s = self._renewed_s.get(key, now_s)
         if not lock.incarnation:
             return renewed_s + LIFETIME_S - now_s
@@ -173,21 +173,21 @@ class LockTable:
         ended_s = self._ends_s.get(lock.incarnation)
         if ended_s is not None:
             return ended_s - now_s
-        # Never seen since this enode started: it comes soon, or it is gone. A snode may ask before it attaches.
+        # Not seen since this enode started: it attaches soon, or it ended. A snode may request locks before that.
         return max(self._started_s, renewed_s) + RESTART_S - now_s
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anybody was refused a lock that has not become free since."""
+        """Whether a refused request waits for a lock that has not become free since."""
         return bool(self._waiting)
 
     def first_end_s(self, now_s: float) -> float:
-        """In how many seconds the first lock ends that somebody else wants, if nothing happens; at least 0."""
+        """Seconds until the first lock expires that another client waits for, without further events; at least 0."""
         ends = [self.remaining_s(key, lock, now_s) for key in self._waiting if (lock := self._locks.get(key))]
         return max(0.0, min(ends, default=0.0))
 
     def freed(self, now_s: float) -> dict[str, list[Key]]:
-        """Locks that were refused and have become free, by the incarnation to tell; each is told once."""
+        """Locks that were refused and have become free, by the incarnation to notify; each is returned once."""
         for incarnation in [one for one, ended_s in self._ends_s.items() if ended_s + LIFETIME_S < now_s]:
             del self._ends_s[incarnation]
         news: dict[str, list[Key]] = {}

@@ -1,4 +1,4 @@
-"""The locks of queues: decisions made in memory, stored in the log, answered when durable."""
+"""The locks of queues: decided in memory, stored in the log, and answered when durable."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,28 +13,28 @@ from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.lock_table import Granted, Key, LockRequest, LockTable, Refused
 
 GENERATION_BITS = 32
-"""More generations than one log ever gives to a lock."""
+"""Bits for more generations than one log ever issues for a lock."""
 TOPIC_MASK = (1 << GENERATION_BITS - 1) - 1
-"""What of a topic's id its generations begin behind; they use the other half by themselves."""
+"""The bits of a topic's id behind which its generations begin; the other half of the numbers is for the count."""
 
 
 class QueueLocks:
     """Takes, renews, frees and fences locks. Belongs to the event loop of its engine."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
-        """Go on with the locks in the log."""
+        """Start with the locks in the log."""
         self._engine = engine
         self._clock = clock
         self.table = LockTable(engine.state.locks.all(), clock.monotonic_s())
-        """The locks now, those on their way to the disk included."""
+        """The current locks, including those on their way to the disk."""
         self._storing: dict[Key, asyncio.Future[None]] = {}
         self.wanted = asyncio.Event()
-        """Set while somebody waits for a lock to become free, which may happen by time alone."""
+        """Set while a client waits for a lock to become free, which may happen by time alone."""
 
     async def take(self, requests: Sequence[LockRequest], more: Sequence[Change] = ()) -> list[Granted | Refused]:
-        """Decide each request, in order; returns when what was granted is durable, and `more` changes with it.
+        """Decide each request, in order; returns when the grants and `more` changes are durable.
 
-        Errors: Overloaded, Unavailable; then nothing is granted, nor stored.
+        Errors: Overloaded, Unavailable. Then nothing is granted or stored.
         """
         now_s = self._clock.monotonic_s()
         were = self._locks_of(request.key for request in requests)
@@ -44,16 +44,16 @@ class QueueLocks:
         if self.table.is_wanted:
             self.wanted.set()
         await self._store(were, more)
-        # A lock that somebody else has just raised is told only when all that goes with it is durable.
+        # If another request has just raised a lock, the answer waits until all its changes are durable.
         for request in requests:
             if (storing := self._storing.get(request.key)) is not None:
                 await asyncio.wait([storing])
         return answers
 
     async def release(self, keys: Sequence[tuple[Key, str]]) -> list[bool]:
-        """Free locks, each (key, session id); tells which the session held. Errors: Overloaded, Unavailable.
+        """Free locks, each (key, session id); whether the session held each. Errors: Overloaded, Unavailable.
 
-        None is said not to be held while the log takes nothing: it may have one whose grant met a failing disk.
+        While the log accepts no writes, this raises an error, because a grant with unknown outcome may be in the log.
         """
         self._engine.appender.check_load(0)
         were = self._locks_of(key for key, _ in keys)
@@ -62,16 +62,16 @@ class QueueLocks:
         return answers
 
     async def fence(self, keys: Sequence[Key], changes: Callable[[Mapping[Key, int]], list[Change]]) -> None:
-        """Raise the generations, so that owners have to take their locks again, and store `changes` of them with it.
+        """Raise the generations, so that owners must take their locks again, and store the `changes` made from them.
 
-        Nobody gets a lock under its new generation before all is durable. Errors: Overloaded, Unavailable.
+        No lock is granted under its new generation before all is durable. Errors: Overloaded, Unavailable.
         """
         were = self._locks_of(keys)
         generations = {key: self.table.fence(key, self._given_before(key)).generation for key in were}
         await self._store(were, changes(generations))
 
     def of_group(self, topic_id: int, group: str) -> list[tuple[int, Lock, float]]:
-        """(queue id, lock, seconds it lives) of those that are held, by queue id."""
+        """(queue id, lock, remaining seconds) of the held locks, by queue id."""
         now_s = self._clock.monotonic_s()
         held = []
         for queue_id, lock in self.table.of_group(topic_id, group):
@@ -81,33 +81,33 @@ class QueueLocks:
         return held
 
     def attached(self, incarnation: str) -> None:
-        """A snode says that it is there."""
+        """Record a sign of life of a snode."""
         self.table.attached(incarnation, self._clock.monotonic_s())
 
     def detached(self, incarnation: str) -> None:
-        """The connection of a snode is gone."""
+        """Record that the connection of a snode ended."""
         self.table.detached(incarnation, self._clock.monotonic_s())
 
     def freed(self) -> dict[str, list[Key]]:
-        """Locks that were refused and have become free, by the incarnation to tell."""
+        """Locks that were refused and have become free, by the incarnation to notify."""
         freed = self.table.freed(self._clock.monotonic_s())
         if self.table.is_wanted:
             self.wanted.set()
         return freed
 
     def first_end_s(self) -> float:
-        """In how many seconds the first lock ends that somebody else wants, if nothing happens."""
+        """Seconds until the first lock expires that another client waits for, without further events."""
         return self.table.first_end_s(self._clock.monotonic_s())
 
     def held(self) -> set[tuple[int, str]]:
-        """(topic id, group) of those that hold a lock."""
+        """(topic id, group) of all held locks."""
         return self.table.held(self._clock.monotonic_s())
 
     def _given_before(self, key: Key) -> int:
-        """Above all generations of this lock that somebody may still hold.
+        """A number above all generations of this lock that a client may still hold.
 
-        It may have been given first by a log of which this one is a backup, and nothing here tells of it. Who had it in
-        a topic that is no more asks for it by the name of that: a topic made anew begins elsewhere.
+        The original of a restored backup may have issued generations of which this log has no record. A client with a
+        lock in a deleted topic requests it by the topic's name, so a topic created again starts at another number.
         """
         lost = self._engine.appender.store_open // APART << GENERATION_BITS
         return max(lost + (key[0] & TOPIC_MASK), self._engine.state.offsets.generation(*key))
@@ -116,7 +116,7 @@ class QueueLocks:
         return {key: self.table.get(key) for key in keys}
 
     async def _store(self, were: Mapping[Key, Lock | None], more: Sequence[Change] = ()) -> None:
-        """Store what was decided of locks since they were so."""
+        """Store the locks that changed since `were`."""
         decided = {
             key: (was, now) for key, was in were.items() if (now := self.table.get(key)) is not None and now is not was
         }
@@ -138,4 +138,4 @@ class QueueLocks:
         for key, (was, now) in decided.items():
             queue = self._engine.catalog.queues.get((key[0], key[2]))
             if was is not None and was.generation != now.generation and queue is not None:
-                wake_all(queue.waiters)  # a reader under the old generation shall hear that it is over
+                wake_all(queue.waiters)  # a reader under the old generation must learn that it is fenced

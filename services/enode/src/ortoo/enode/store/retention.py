@@ -1,4 +1,4 @@
-"""Retention: which segments may go, and by which clock. Pure decisions."""
+"""Retention: decides which segments are deleted, and by which clock. Pure decisions."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -9,24 +9,24 @@ from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 
 STEP_MS = 3_600_000
-"""A clock that goes forward by so much at once was set."""
+"""A larger forward step of the clock means that it was set."""
 STEP_BELIEVED_S = 86_400.0
-"""After so long it is believed: until then somebody may set it right."""
+"""Time after which the new clock is accepted; until then an operator may correct it."""
 _log = get_logger("store")
 
 
 class Ageing:
-    """The time by which things are too old. A clock that is set forward makes nothing old for a day."""
+    """The clock of retention. If the wall clock is set forward, nothing ages by the step for a day."""
 
     def __init__(self) -> None:
-        """Believe the clock as it is when it is first asked: what happened before nobody knows."""
+        """Accept the clock at the first call, because earlier steps are unknown."""
         self._seen: tuple[int, float] | None = None
         self._ahead_ms = 0
-        """By how much it was set and is not believed yet."""
+        """The forward step that is not accepted yet."""
         self._believed_at_s = 0.0
 
     def now_ms(self, wall_ms: int, monotonic_s: float) -> int:
-        """What the time is, by the wall clock and the monotonic one; to be asked every now and then."""
+        """The accepted time, from the wall clock and the monotonic one; must be called regularly."""
         was_ms, was_s = self._seen or (wall_ms, monotonic_s)
         self._seen = wall_ms, monotonic_s
         step_ms = wall_ms - was_ms - int((monotonic_s - was_s) * 1000)
@@ -41,12 +41,12 @@ class Ageing:
 
 
 class Expired(NamedTuple):
-    """Which segments are to be deleted."""
+    """The segments to delete."""
 
     oldest: int
-    """The number of the oldest segments that are deleted now."""
+    """The number of oldest segments to delete now."""
     blocked_bytes: int
-    """The length of the segments behind them that have to wait for newer checkpoints."""
+    """The length of the next segments, which must wait for newer checkpoints."""
 
 
 def expired(
@@ -59,11 +59,11 @@ def expired(
     is_acknowledged: Callable[[Segment], bool],
     is_size_kept: bool = True,
 ) -> Expired:
-    """The segments that are to be deleted.
+    """The segments to delete.
 
-    Never the active one, and not yet one that ends behind `checkpoint_from`, where the checkpoint folds from that must
-    be able to replace it. Segments go oldest first, so one that must stay keeps all behind it. Unless `is_size_kept`,
-    the log may be larger than its size for now: what had to be stored again takes more than that.
+    The active segment is never among them. A segment that ends behind `checkpoint_from` must wait, because the state
+    of its frames is not in the kept checkpoints. Segments are deleted oldest first, so one that must stay keeps all
+    later ones. Unless `is_size_kept`, the log may exceed its size for now, because rewritten messages take more.
     """
     count = blocked_bytes = 0
     for segment in segments[:-1]:

@@ -1,4 +1,4 @@
-"""The store: one log, and the queues, offsets and topics that are folds over it."""
+"""The store: one log, and the queues, offsets and topics that are folded from it."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -58,24 +58,26 @@ class Store:
     ) -> "Store":
         """Open the store in `folder`, making it if there is none, and recover it if it was not closed.
 
-        Errors: Conflict when another process has the folder open, or when the store belongs to another cluster or
-        enode; Unsupported when its format is newer; DataLoss when what is needed to start is damaged, naming file
-        and position; Invalid when the settings cannot work.
+        Errors:
+        * Conflict when another process has the folder open, or when the store belongs to another cluster or enode.
+        * Unsupported when its format is newer.
+        * DataLoss when data that a start needs is damaged, naming file and position.
+        * Invalid when the settings cannot work.
         """
         return cls(await Engine.open(folder, settings=settings, disk=disk, clock=clock, randomness=randomness))
 
     def __init__(self, engine: Engine) -> None:
-        """Offer what `engine` does; `open` is the way in."""
+        """Wrap an open `engine`; callers use `open`."""
         self.engine = engine
-        """The parts of the store, for those who decide over its state."""
+        """The parts of the store, for code that decides over its state."""
         for heard in (engine.committer.on_stored, engine.committer.on_applied):
-            heard.clear()  # of a member's last reign: nobody serves it any more
+            heard.clear()  # of a replica's previous term of leadership, which is no longer served
         self.locks = QueueLocks(engine, engine.clock)
         """The locks of queues."""
         self.offsets = GroupOffsets(engine, self.locks, self._topic)
-        """How far groups have consumed."""
+        """The committed offsets of groups."""
         self.modes = DeliveryModes(engine)
-        """How groups consume topics."""
+        """The delivery modes of groups."""
         self._settings = engine.settings
         self._clock = engine.clock
         self._loop = asyncio.get_running_loop()
@@ -98,17 +100,20 @@ class Store:
         deferral: Deferral | None = None,
         consumes_at: ChangesAt | None = None,
     ) -> Appended:
-        """Store one batch; the caller has run `batch.check()`. Returns when `flush_mode` says so.
+        """Store one batch; the caller has run `batch.check()`. Returns at the time that `flush_mode` selects.
 
-        `consumes` are state changes that happen together with it, in the same frame: both or neither; `consumes_at`
-        makes them of the first message's offset and the time. With a `deferral` it is stored aside and nobody sees it;
-        the answer's offset is its place there. Batches of one queue get their offsets in the order of the calls.
-        Cancelling the caller does not cancel an accepted append. A batch sent again answers its first place.
-        Errors: NotFound (field "topic_id", "queue_id", or "batch.producer_id" for a forgotten producer); Invalid
-        (field "batch.first_sequence": overlaps an earlier batch); Conflict (the sequence was used for other bytes, or
-        too long ago to know its offset); Unavailable (a gap in the sequence: nothing stored, send the missing batch
-        first); Overloaded (disk full, too much waiting: nothing stored); Unavailable (the disk failed or the store is
-        closing: the outcome is unknown).
+        `consumes` are state changes in the same frame, so both are stored or neither. `consumes_at` makes them of the
+        first message's offset and the time. With a `deferral` the batch is stored in a system topic, invisible to
+        consumers; the answer's offset is its place there. Batches of one queue get their offsets in the order of the
+        calls. Cancelling the caller does not cancel an accepted append. A batch sent again answers its first offset.
+
+        Errors:
+        * NotFound (field "topic_id", "queue_id", or "batch.producer_id" for a forgotten producer).
+        * Invalid (field "batch.first_sequence") when it overlaps an earlier batch.
+        * Conflict when the sequence was used for other bytes, or too long ago to know its offset.
+        * Unavailable for a gap in the sequence; nothing is stored, and the missing batch must be sent first.
+        * Overloaded when the disk is full or too many bytes wait; nothing is stored.
+        * Unavailable when the disk failed or the store is closing; the outcome is unknown.
         """
         write = Write(topic_id, queue_id, batch, consumes, deferral, consumes_at)
         begun = self.begin(write, flush_mode)
@@ -119,7 +124,7 @@ class Store:
         return await begun
 
     def begin(self, write: Write, flush_mode: FlushMode, *, has_room: bool = False) -> asyncio.Future[Appended] | None:
-        """Accept a batch as `append` does, now; None when room has to be made first. Errors: as `append`."""
+        """Accept a batch as `append` does, at once; None when room must be made first. Errors: as `append`."""
         batch, appender = write.batch, self._appender
         queue = self._target(write.topic_id, write.queue_id, write.deferral)
         if flush_mode is FlushMode.DEFAULT:
@@ -135,7 +140,7 @@ class Store:
         return self._as_asked(self._placed(queue, write, flush_mode), flush_mode)
 
     def _as_asked(self, answer: Appended, flush_mode: FlushMode) -> asyncio.Future[Appended]:
-        """`answer`, as soon as the mode allows it: `ASYNC`, at once, or when this disk has it if others have to."""
+        """`answer`, as soon as the mode allows. `ASYNC` is at once, or with other replicas when this disk has it."""
         if flush_mode is FlushMode.ASYNC and self._appender.commit_limit is None:
             self._appender.flush_due.set()
             return self._at_once(answer)
@@ -147,10 +152,10 @@ class Store:
         return given
 
     def _placed(self, queue: QueueLog, write: Write, flush_mode: FlushMode) -> Appended:
-        """Accept a batch, for which there is room: nothing may be waited for between that and this."""
+        """Accept a batch for which there is room. Nothing may be awaited between the check for room and this call."""
         appender, batch, deferral = self._appender, write.batch, write.deferral
         if write.consumes or write.consumes_at or deferral:
-            appender.close_changes()  # what was accepted before happens before
+            appender.close_changes()  # changes that were accepted earlier come first in the log
         first_offset, stored_at_ms = queue.next_offset, appender.next_stored_at_ms()
         consumes = self.engine.note_use(write.changes_at(first_offset, stored_at_ms))
         prefix = encode_changes([change.encoded() for change in consumes]) if consumes else b""
@@ -183,13 +188,13 @@ class Store:
         return Appended(first_offset, stored_at_ms, flush_mode)
 
     async def append_together(self, writes: Sequence[Write]) -> None:
-        """Store several batches without sequences, all or none, for whose room is made before; returns when durable.
+        """Store several batches without sequences, all or none; returns when durable. Room is made before.
 
-        Errors: as `append`; Invalid when they are more than may wait for the disk.
+        Errors: as `append`. Invalid when they have more bytes than may wait for the disk.
         """
         appender, most = self._appender, self._settings.pending_bytes_max
         if (length := sum(frame_bytes(one.length()) for one in writes)) > most:
-            raise Invalid(f"{length} bytes together; at most {most} fit: ask for fewer messages")
+            raise Invalid(f"{length} bytes together, but at most {most} fit: request fewer messages")
         appender.check_load(length)
         if not appender.fits(length):
             await appender.make_room(length, is_state=False)
@@ -210,12 +215,15 @@ class Store:
     ) -> Fetched:
         """Read whole batches from `from_offset` on; the first may start before it. At the end, wait for more.
 
-        At least one batch is given if there is one; further ones while they fit `bytes_max` (0 = 1 MiB). A topic
+        At least one batch is returned if there is one, and further ones while they fit `bytes_max` (0 = 1 MiB). A
         queue that exists and is empty has the range 0 to 0. After `wait_ms` at the end the answer is empty. With `look`
-        the answer holds none of them, `look` has seen them.
-        Errors: NotFound (field "topic_id" or "queue_id"); OutOfRange with begin and end when `from_offset` lies
-        outside begin..end; DataLoss when the batch at `from_offset` is damaged, saying where reading can go on;
-        Overloaded when too many wait.
+        the batches are passed to it, and the answer holds none of them.
+
+        Errors:
+        * NotFound (field "topic_id" or "queue_id").
+        * OutOfRange with begin and end when `from_offset` lies outside begin..end.
+        * DataLoss when the batch at `from_offset` is damaged, naming the next readable offset.
+        * Overloaded when too many readers wait.
         """
         self.engine.check_open()
         self._fetches += 1
@@ -245,7 +253,7 @@ class Store:
         return ranges
 
     def queue_range(self, topic_id: int, queue_id: int) -> QueueRange:
-        """What one queue holds. Errors: NotFound."""
+        """The offset range of one queue. Errors: NotFound."""
         queue = self._catalog.queues.get((topic_id, queue_id))
         if queue is None or topic_id in self._topics_going:
             queue = self._queue_to_read(topic_id, queue_id)
@@ -271,9 +279,9 @@ class Store:
     ) -> list[FoundMessage]:
         """Messages with this key, or with this id chosen by their producer, stored in [begin_ms, end_ms); newest first.
 
-        Give one of `key` and `message_id`. An `end_ms` of 0 is no end, a `limit` of 0 is 32. Ids that are made of where
-        a message lies need no search: fetch the offset they name.
-        Errors: NotFound (topic), Invalid, Unavailable (the search is away, or the key index is switched off).
+        Give one of `key` and `message_id`. An `end_ms` of 0 is no end, a `limit` of 0 is 32. Ids that contain the
+        place of a message need no search: fetch the offset they name.
+        Errors: NotFound (topic), Invalid, Unavailable (the search is down, or the key index is switched off).
         """
         self._topic(topic_id)
         if bool(key) == bool(message_id):
@@ -291,7 +299,7 @@ class Store:
         return await self.engine.keys.find(query, stretches)
 
     async def read_deferred(self, system_topic_id: int, place: int, *, bytes_max: int) -> tuple[StoredBatch, ...]:
-        """Whole batches of those that wait, from the one at `place` on. Errors: DataLoss, Unavailable."""
+        """Whole deferred batches, from the one at `place` on. Errors: DataLoss, Unavailable."""
         self.engine.check_open()
         return (await self._reader.read(self._catalog.queue((system_topic_id, 0)), place, bytes_max)).batches
 
@@ -315,11 +323,11 @@ class Store:
 
     @property
     def enode(self) -> str:
-        """Whose store this is."""
+        """The enode that owns this store."""
         return self.engine.identity.enode
 
     def describe(self) -> StoreDescription:
-        """Sizes, positions, health, damages."""
+        """Sizes, positions, health and damages of the store."""
         return description(self.engine, self._fetches)
 
     async def put_topics(self, topics: Sequence[TopicCopy]) -> None:
@@ -327,7 +335,7 @@ class Store:
         await self.engine.store([put(copy) for copy in topics])
 
     async def delete_topics(self, topic_ids: Iterable[int]) -> None:
-        """Forget topics, their queues and the groups' offsets in them; unknown ids are passed over."""
+        """Forget topics, their queues and the groups' offsets in them; unknown ids are ignored."""
         going = [topic_id for topic_id in topic_ids if self._state.topics.get(topic_id) is not None]
         self._topics_going.update(going)
         try:
@@ -342,7 +350,7 @@ class Store:
         return self._state.topics.all()
 
     async def close(self) -> None:
-        """Flush, leave the marker of a clean stop, give the folder back. Waiting fetches answer empty. Idempotent."""
+        """Flush, write the marker of a clean stop, unlock the folder. Waiting fetches answer empty. Idempotent."""
         await self.engine.close()
 
     def _topic(self, topic_id: int) -> TopicCopy:
@@ -352,9 +360,9 @@ class Store:
         return topic
 
     def _target(self, topic_id: int, queue_id: int, deferral: Deferral | None) -> QueueLog:
-        """The queue whose log takes the batch: the one it is for, or the one in which such batches wait.
+        """The queue for the batch: its destination, or the queue of the system topic.
 
-        Errors: NotFound; Unavailable when the store is closed; Overloaded when the index has no room.
+        Errors: NotFound. Unavailable when the store is closed. Overloaded when the index has no room.
         """
         self.engine.check_open()
         queue = self._queue(topic_id, queue_id)
@@ -363,12 +371,12 @@ class Store:
         return queue
 
     def _queue_to_read(self, topic_id: int, queue_id: int) -> QueueLog:
-        """The queue to read; one beyond the topic's count still can be, as long as it holds something."""
+        """The queue to read; one beyond the topic's count is readable while it holds messages."""
         self._topic(topic_id)
         return self._catalog.queues.get((topic_id, queue_id)) or self._queue(topic_id, queue_id)
 
     def _queue(self, topic_id: int, queue_id: int) -> QueueLog:
-        """A queue of a topic, made when it is first asked for. Errors: NotFound."""
+        """A queue of a topic, made at its first use. Errors: NotFound."""
         topic = self._topic(topic_id)
         if not 0 <= queue_id < topic.queue_count:
             raise NotFound(f"topic {topic.name} has queues 0 to {topic.queue_count - 1} here", field="queue_id")
@@ -383,7 +391,7 @@ class Store:
         return self._as_asked(answer, flush_mode)
 
     def _flushed(self, answer: Appended, *, early: bool = False) -> asyncio.Future[Appended]:
-        """Done, with `answer`, when everything accepted so far is committed; `early`, when it is on this disk."""
+        """Done, with `answer`, when everything accepted before is committed; with `early`, when it is on this disk."""
         waiter: asyncio.Future[Appended] = self._loop.create_future()
         self._appender.wait_flush(waiter, answer, early=early)
         self._appender.want_flush()

@@ -1,4 +1,4 @@
-"""The stored directory: topics and groups in a database, reached on one thread so that the loop never waits for it."""
+"""The stored directory: topics and groups in a database, used on one thread so that the event loop never waits."""
 
 import asyncio
 import contextlib
@@ -17,36 +17,39 @@ from ortoo.namesrv.catalog.engine import engine_of, url_of
 from ortoo.namesrv.catalog.proposals import Proposals
 from ortoo.namesrv.catalog.rights import Rights
 from ortoo.namesrv.catalog.schema import prepare
+from ortoo.namesrv.catalog.stores import Stores
 from ortoo.namesrv.catalog.transaction import Transaction
 from ortoo.namesrv.catalog.users import Users
 from ortoo.namesrv.decisions.route_changes import Contents
 
 T = TypeVar("T")
 PROPOSALS_TIMEOUT_S = 0.3
-"""How long one statement about proposals may take; a member that asks waits for it."""
+"""Timeout of one statement about proposals; a replica's report waits for it."""
 
 
 class Catalog:
-    """An open database. Work runs in the order in which it is given, one transaction each."""
+    """An open database. Work runs in the order of its submission, one transaction each."""
 
     def __init__(self, database: Database, proposals: Proposals) -> None:
         """Use `open`."""
         self.proposals = proposals
-        """Who was proposed to lead, reached apart from everything else."""
+        """The proposed leaders, read and written on a connection of their own."""
         self.shared = database.engine.dialect.name != "sqlite"
         """Whether other name servers may change the same directory."""
         self._encryption = Encryption()
         self._database = database
         self._engine = database.engine
+        self.stores = Stores(database)
+        """The registered store of each enode."""
         self._held = contextlib.ExitStack()
-        """What is given back at the end: the thread, and a file."""
+        """The resources to release on close: the thread, and the lock of a file."""
 
     @classmethod
     async def open(cls, database_url: str, data_dir: Path, new_id: str) -> Self:
-        """Open or create the database; a directory that has no id yet gets `new_id`, for good.
+        """Open or create the database; a directory without an id permanently gets `new_id`.
 
-        Errors: Invalid (the URL or the folder), Conflict (another name server has the file), Unsupported (a newer
-        schema, or a driver is missing), DataLoss (the file is damaged), Unavailable (the database does not answer).
+        Errors: Invalid (the URL or the folder), Conflict (another name server uses the file). Unsupported (a newer
+        schema, or a missing driver), DataLoss (the file is damaged), Unavailable (the database does not answer).
         """
         url = url_of(database_url, data_dir)
         engine = engine_of(url)
@@ -60,23 +63,23 @@ class Catalog:
         return catalog
 
     async def close(self) -> None:
-        """Finish the work that was given and close the database."""
+        """Finish the submitted work and close the database."""
         await self.proposals.close()
         await self._database.close()
         self._held.close()
 
     def findings(self) -> Iterator[Finding]:
-        """Whether it answers."""
+        """The problem that the database does not answer, if it does not."""
         if self._database.failure:
             yield Finding(
-                "database away",
+                "database unavailable",
                 f"the name server's database does not answer: {self._database.failure}",
-                "topics, groups and users cannot be changed; sending and receiving go on",
-                "look at PostgreSQL, or at the disk of data_dir, then at the name server's log; it heals by itself",
+                "topics, groups and users cannot be changed; sending and receiving continue",
+                "check PostgreSQL or the disk of data_dir, then the name server's log; no other action is needed",
             )
 
     async def contents(self) -> Contents:
-        """Everything that is stored, as of one moment."""
+        """All stored contents in one consistent read."""
 
         def read() -> Contents:
             with self._engine.connect() as connection:
@@ -88,13 +91,13 @@ class Catalog:
         return await self._database.submit(read)
 
     async def version(self) -> int:
-        """The version of what is stored."""
+        """The version of the stored contents."""
         return await self._database.within(lambda connection: Transaction(connection).stored_version())
 
     async def keep_secrets(self, encryption: Encryption) -> int:
-        """Keep secrets so from now on, also those that are there; returns the number of users.
+        """Store secrets in this form from now on, including the existing ones; returns the number of users.
 
-        Errors: Invalid when one cannot be read.
+        Errors: Invalid if a secret cannot be read.
         """
         self._encryption = encryption
 
@@ -108,11 +111,11 @@ class Catalog:
 
         users, is_changed = await self._database.within(work)
         if is_changed and not self.shared:
-            await self._database.submit(forget)  # what was kept otherwise is in the file beside the database
+            await self._database.submit(forget)  # the earlier form of the secrets is still in the write-ahead log
         return users
 
     def change_rights(self, decide: Callable[[Rights], T]) -> "asyncio.Future[T]":
-        """Run `decide` on the stored rights in a transaction; nobody else changes them meanwhile."""
+        """Run `decide` on the stored rights in a transaction that excludes all other changes of rights."""
         return self._database.within(lambda connection: decide(Rights(connection)))
 
     def change_users(self, decide: Callable[[Users], T]) -> "asyncio.Future[T]":
@@ -120,12 +123,12 @@ class Catalog:
         return self._database.within(lambda connection: decide(Users(connection, self._encryption)))
 
     def change(self, decide: Callable[[Transaction], tuple[T, bool]], *, above: int = 0) -> "asyncio.Future[T]":
-        """Run `decide` in a transaction; keep what it wrote if its second answer is true. The future has the first.
+        """Run `decide` in a transaction, and commit if its second result is true. The future has its first result.
 
-        Its version is larger than all before, and than `above`.
+        The version of the change is larger than all earlier ones, and than `above`.
 
-        It is run again, on what is stored then, when nothing was stored because somebody else was quicker or the
-        connection broke. Once given the work is done, whether or not anybody waits for it; futures end in its order.
+        `decide` runs again on the current contents if nothing was stored because of a concurrent change or a broken
+        connection. Submitted work is completed, also if its caller stops waiting. Futures complete in submission order.
         """
 
         def work() -> T:
@@ -141,10 +144,10 @@ class Catalog:
 
 
 def _renew(connection: sa.Connection, table: sa.Table, encryption: Encryption) -> bool:
-    """Keep the secrets of a table as they are to be kept; whether that changed any. Errors: Invalid."""
+    """Store the secrets of a table in the current form; returns whether any changed. Errors: Invalid."""
     [key] = table.primary_key.columns
     found = connection.execute(sa.select(key, table.c.kept_secret)).all()
-    secrets = {owner: encryption.secret(str(owner), kept) for owner, kept in found}  # also of those that stay
+    secrets = {owner: encryption.secret(str(owner), kept) for owner, kept in found}  # also checks the current ones
     outdated = [owner for owner, kept in found if not encryption.is_current(kept)]
     for owner in outdated:
         kept_secret = encryption.kept(str(owner), secrets[owner])

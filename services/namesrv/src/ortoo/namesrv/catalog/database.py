@@ -1,4 +1,4 @@
-"""The database as one thread reaches it, and what its failures mean: try again, tell the client to, or damaged data."""
+"""A database on one thread, and the classification of its failures: retry, report as unavailable, or damaged data."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from ortoo.namesrv import log_events
 
 T = TypeVar("T")
 TRIES = 4
-"""How often a transaction of which nothing was stored is run."""
+"""The number of attempts of a transaction of which nothing was stored."""
 LOST = frozenset({"57P01", "57P02", "57P03"})
-"""PostgreSQL ended the connection; so do all of class 08."""
+"""PostgreSQL ended the connection; all states of class 08 mean the same."""
 CONCURRENT = frozenset({"40001", "40P01", "23505"})
-"""Somebody else changed the same rows at the same time; run again, the decision sees what he stored."""
+"""A concurrent transaction changed the same rows. On a retry, the decision sees the new values."""
 DAMAGED = frozenset({"XX001", "XX002"})
 READ_ONLY = "25006"
 SQLITE_IO_ERROR, SQLITE_DAMAGED = 10, frozenset({11, 26})
@@ -25,16 +25,16 @@ _log = get_logger("catalog")
 
 
 class Transactions:
-    """Runs transactions of one engine, one at a time, and says how they failed."""
+    """Runs transactions of one engine, one at a time, and translates their failures."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._is_committing = False
         sa.event.listen(engine, "commit", self._committing)
 
     def run(self, work: Callable[[], T]) -> T:
-        """Run `work`, which is one transaction; a few times when nothing of it was stored and that can help.
+        """Run `work`, which is one transaction; retry a few times if nothing was stored and a retry can succeed.
 
-        Errors: what `work` decides; Unavailable, which says when the outcome is unknown; DataLoss for damage only.
+        Errors: those of `work`. Unavailable states if the outcome is unknown. DataLoss only for damage.
         """
         for last in (False,) * (TRIES - 1) + (True,):
             self._is_committing = False
@@ -58,19 +58,19 @@ class Transactions:
         state, code = _state(error), getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
         if state in DAMAGED or code in SQLITE_DAMAGED:
             return DataLoss(
-                f"the name server's database is damaged ({error.orig}); put a copy of it back, or give another one "
+                f"the name server's database is damaged ({error.orig}); restore a copy of it, or configure another one "
                 "with database_url or data_dir",
                 field="database_url",
             )
         if self._is_committing and (_is_lost(error) or code == SQLITE_IO_ERROR):
             return Unavailable(
-                f"the name server's database failed while it stored the change ({error.orig}): the outcome is unknown; "
-                "look whether it was stored, or make the change again",
+                f"the name server's database failed while it stored the change ({error.orig}): the outcome is unknown. "
+                "Check whether it was stored, or make the change again",
                 retry_after_ms=1000,
             )
         if state == READ_ONLY:
             return Unavailable(
-                "the name server's database is read-only: let database_url lead to the primary; what is known already "
+                "the name server's database is read-only: set database_url to the primary. The directory as last read "
                 "is still served",
                 retry_after_ms=1000,
             )
@@ -78,15 +78,15 @@ class Transactions:
 
 
 class Database(Transactions):
-    """One engine and a thread for it: work runs in the order in which it is given, one transaction each."""
+    """One engine with its thread: work runs in the order of its submission, one transaction each."""
 
     def __init__(self, engine: sa.Engine, name: str) -> None:
-        """The thread has this name."""
+        """`name` is the name of the thread."""
         super().__init__(engine)
         self.engine = engine
         self.thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self.failure = ""
-        """Why it did not answer when it was asked last; empty when it did."""
+        """Why the last request got no answer; empty if it did."""
 
     def submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         """Run `work`, which is one transaction, as `run` does."""
@@ -104,7 +104,7 @@ class Database(Transactions):
         return self.submit(work)
 
     async def close(self) -> None:
-        """Finish the work that was given and close the connections."""
+        """Finish the submitted work and close the connections."""
         await asyncio.shield(self.submit(self.engine.dispose))
         self.thread.shutdown()
 
@@ -115,7 +115,7 @@ class Database(Transactions):
 
 
 def _state(error: sa.exc.DBAPIError) -> str:
-    """The SQLSTATE; empty where the database has none."""
+    """The SQLSTATE; empty if the database has none."""
     return getattr(error.orig, "sqlstate", None) or ""
 
 
@@ -126,7 +126,7 @@ def _is_lost(error: sa.exc.DBAPIError) -> bool:
 
 def _failed(reason: object) -> Unavailable:
     return Unavailable(
-        f"the name server's database failed ({reason}); check that it runs and has space and rights, then "
-        "retry; what is known already is still served",
+        f"the name server's database failed ({reason}). Check that it runs and has space and permissions, then "
+        "retry; the directory as last read is still served",
         retry_after_ms=1000,
     )

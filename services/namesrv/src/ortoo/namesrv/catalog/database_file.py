@@ -1,4 +1,4 @@
-"""A database that is a file: one name server's, and for the eyes of its user alone."""
+"""A database that is a file: used by one name server, and readable only by its user."""
 
 import fcntl
 import os
@@ -14,9 +14,9 @@ from ortoo.common.errors import Conflict, Invalid
 
 @contextmanager
 def kept_alone(url: sa.URL) -> Iterator[None]:
-    """Keep other name servers and other users away from a database that is a file, for the length of the block.
+    """Lock a database file against other name servers and other users, for the duration of the block.
 
-    Errors: Conflict when another name server has it; as `_keep_private`; Invalid when no lock can be made.
+    Errors: as `_keep_private`. Conflict if another name server uses it, Invalid if the lock cannot be created.
     """
     if url.get_backend_name() == "sqlite" and url.database:
         with _locked(Path(url.database)):
@@ -28,13 +28,13 @@ def kept_alone(url: sa.URL) -> Iterator[None]:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Hold a lock beside `file`; the system gives it back when the process ends, however it ends."""
+    """Hold a lock beside `file`; the system releases it when the process ends, in any way."""
     path = file.with_name(file.name + ".lock")
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise Invalid(
-            f"{path} cannot be made: {error.strerror}; give a folder that exists and that this user may write",
+            f"{path} cannot be created: {error.strerror}; give an existing folder that this user may write to",
             field="data_dir",
         ) from error
     try:
@@ -49,23 +49,23 @@ def _lock(descriptor: int, file: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         raise Conflict(
-            f"another name server has {file}; stop it, or give this one its own data_dir "
+            f"another name server uses {file}; stop it, or give this one its own data_dir "
             "(several name servers on one directory need a PostgreSQL database_url)",
             field="data_dir",
         ) from error
 
 
 def _keep_private(database: Path) -> None:
-    """Let this user alone read the secrets. SQLite gives the files beside the database the database's mode.
+    """Let only this user read the secrets. SQLite gives the files beside the database the mode of the database.
 
-    Errors: Invalid when the file is somebody else's; Conflict when the last changes of another one lie beside it, which
-    SQLite would remove.
+    Errors: Invalid if the file belongs to another user. Conflict if the write-ahead log of another database is beside
+    it, which SQLite would delete.
     """
     changes = Path(f"{database}-wal")
     if not database.exists() and changes.exists() and changes.stat().st_size:
         raise Conflict(
-            f"{changes} has the last changes of a database that is not here: move it to where that is now, under the "
-            "name of that and -wal",
+            f"{changes} has the last changes of a database that was moved away; move it beside that database, named "
+            "like it with -wal appended",
             field="database_url",
         )
     try:
@@ -75,6 +75,6 @@ def _keep_private(database: Path) -> None:
                 path.chmod(0o600)
     except OSError as error:
         raise Invalid(
-            f"{database} cannot be kept from other users ({error.strerror}), and it has secrets; give it to this user",
+            f"{database} has secrets and cannot be protected from other users ({error.strerror}); give it to this user",
             field="database_url",
         ) from error

@@ -1,7 +1,7 @@
-"""Secrets as the database keeps them: encrypted by a key from a file, or in the clear where there is none.
+"""The stored form of secrets in the database: encrypted with a key from a file, or plain text without a key.
 
-A kept secret is a text that begins with how it is kept, `plain:` or `fernet:`. Signatures need the secrets themselves,
-so they cannot be hashed. What is encrypted says whose it is: who may only write the database gives nobody another's.
+A stored secret begins with its form, `plain:` or `fernet:`. Signatures need the secrets themselves, so they cannot be
+hashed. The encrypted text contains the owner, so that a writer of the database cannot assign a secret to another user.
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ class Encryption:
     """Fernet (AES-128-CBC and HMAC-SHA256), with keys that may change."""
 
     def __init__(self, key: bytes = b"", previous: Sequence[bytes] = ()) -> None:
-        """Encrypt by `key`, unless it is empty; read by all. Each is 32 bytes in base64. Errors: Invalid."""
+        """Encrypt with `key`, unless it is empty; decrypt with all. Each is 32 bytes in base64. Errors: Invalid."""
         self.encrypts = bool(key)
         self._keys: list[Fernet] = [_fernet(one) for one in ([key] if key else []) + list(previous)]
 
     def kept(self, owner: str, secret: str) -> str:
-        """What is kept of a secret."""
+        """The stored form of a secret."""
         if not self.encrypts:
             return PLAIN + secret
         return FERNET + self._keys[0].encrypt(f"{owner}\n{secret}".encode()).decode()
 
     def secret(self, owner: str, kept: str) -> str:
-        """The secret that was kept. Errors: Invalid, naming the setting, when no key opens it."""
+        """The secret from its stored form. Errors: Invalid, naming the setting, if no key decrypts it."""
         if kept.startswith(PLAIN):
             return kept.removeprefix(PLAIN)
         for key in self._keys:
@@ -42,18 +42,18 @@ class Encryption:
                     raise Invalid(f"the secret of {owner} in the database is that of {whose}", field=FIELD)
                 return secret
         raise Invalid(
-            f"the secret of {owner} is encrypted by a key that is not here; give the file with it, also among "
-            "secrets_key_files_previous",
+            f"the secret of {owner} is encrypted with another key; configure the file with that key, which may also be "
+            "among secrets_key_files_previous",
             field=FIELD,
         )
 
     def is_current(self, kept: str) -> bool:
-        """Whether it would be kept so now."""
+        """Whether the stored form is the current one."""
         return _opened(self._keys[0], kept) is not None if self.encrypts else kept.startswith(PLAIN)
 
 
 def read_encryption(key_file: str, previous_files: str) -> Encryption:
-    """By the key in a file, and those in others, separated by `;`. Errors: Invalid, naming the setting."""
+    """From the key in a file, and those in others, separated by `;`. Errors: Invalid, naming the setting."""
     previous = [part.strip() for part in previous_files.split(";") if part.strip()]
     key = _key_in(key_file, FIELD) if key_file else b""
     return Encryption(key, [_key_in(path, "secrets_key_files_previous") for path in previous])
@@ -71,13 +71,13 @@ def _key_in(path: str, field: str) -> bytes:
 
 
 def _fernet(key: bytes) -> "Fernet":
-    # It takes a tenth of a second to import, and most name servers do not need it.
+    # The import takes a tenth of a second, and most name servers do not need it.
     from cryptography.fernet import Fernet
 
     try:
         return Fernet(key.replace(b"+", b"-").replace(b"/", b"_"))
     except ValueError:
-        raise Invalid("this is no key; make one by `openssl rand -base64 32`", field=FIELD) from None
+        raise Invalid("not a valid key; create one with `openssl rand -base64 32`", field=FIELD) from None
 
 
 def _opened(key: "Fernet", kept: str) -> str | None:

@@ -1,4 +1,4 @@
-"""How the database is reached: its URL and its connections."""
+"""The connection to the database: its URL and its engine."""
 
 from pathlib import Path
 from typing import Any
@@ -9,18 +9,18 @@ from ortoo.common.errors import Invalid, Unsupported
 
 BUSY_TIMEOUT_S = 5.0
 ANSWER_TIMEOUTS = 2
-"""After so many times of what a statement may take PostgreSQL's answer is waited for no longer."""
+"""PostgreSQL's answer is awaited for this many statement timeouts."""
 FILE_NAME = "namesrv.db"
 
 
 def url_of(database_url: str, data_dir: Path) -> sa.URL:
-    """Where the database is; the folder is made when it is a file there. Errors: Invalid."""
+    """The URL of the database; the folder of a database file is created. Errors: Invalid."""
     if not database_url:
         try:
             data_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Invalid(
-                f"the folder {data_dir} cannot be made: {error.strerror}; give one that this user may write",
+                f"the folder {data_dir} cannot be created: {error.strerror}; give one that this user may write to",
                 field="data_dir",
             ) from error
         return sa.URL.create("sqlite", database=str(data_dir.absolute() / FILE_NAME))
@@ -28,17 +28,17 @@ def url_of(database_url: str, data_dir: Path) -> sa.URL:
         url = sa.make_url(database_url)
     except sa.exc.ArgumentError as error:
         raise Invalid(
-            "this is no database URL; give one like sqlite:////var/lib/ortoo/namesrv.db, or leave it empty",
+            "not a database URL; give one like sqlite:////var/lib/ortoo/namesrv.db, or leave it empty",
             field="database_url",
         ) from error
     if url.get_backend_name() == "sqlite" and (url.database or ":memory:").startswith((":", "file:")):
-        raise Invalid("the database must be a plain file, sqlite:///PATH; topics must survive", field="database_url")
+        raise Invalid("the database must be a file on disk, sqlite:///PATH; topics must survive", field="database_url")
     return url
 
 
 def engine_of(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa.Engine:
-    """What reaches the database; a statement may take `timeout_s`. Errors: Invalid, Unsupported."""
-    # A database that hangs must not hold up the thread for ever: what it does not answer in time has failed.
+    """The engine of the database; a statement may take `timeout_s`. Errors: Invalid, Unsupported."""
+    # A database that hangs must not block the thread indefinitely: a statement without a timely answer has failed.
     options: dict[str, Any] = {}
     if url.get_backend_name() == "postgresql":
         limit_ms = int(timeout_s * 1000)
@@ -48,7 +48,8 @@ def engine_of(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa.Engine:
                 "connect_timeout": connect_timeout_s,
                 "options": f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}",
                 "tcp_user_timeout": limit_ms,
-                # A server whose machine went between question and answer says nothing more, and was sent everything.
+                # The server's machine may fail after it acknowledged the request at TCP level; only keepalives notice
+                # it.
                 "keepalives_idle": 1,
                 "keepalives_interval": 1,
             },
@@ -65,7 +66,7 @@ def engine_of(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa.Engine:
         ) from error
     except sa.exc.NoSuchModuleError as error:
         raise Invalid(
-            f"no database {url.drivername!r} is known; use sqlite or postgresql", field="database_url"
+            f"unsupported database {url.drivername!r}; use sqlite or postgresql", field="database_url"
         ) from error
     if engine.dialect.name == "sqlite":
         sa.event.listen(engine, "connect", lambda connection, _: _set_up_sqlite(connection, timeout_s))
@@ -76,18 +77,19 @@ def engine_of(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa.Engine:
 
 
 def _patient_for(limit_s: float) -> Any:
-    """PostgreSQL connections that are given up when an answer takes longer than `limit_s`.
+    """The class of PostgreSQL connections that are closed if an answer takes longer than `limit_s`.
 
-    The server ends a statement by its own clock: one that is frozen, while its machine goes on, would never.
+    The server ends a statement by its own clock. A frozen server process on a running machine would never do so.
     """
-    import psycopg  # only who has PostgreSQL has its driver
+    import psycopg  # an optional dependency, installed only for PostgreSQL
 
     class Patient(psycopg.Connection[Any]):
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
             try:
                 return super().wait(gen, interval, limit_s if timeout is None else timeout)
             except psycopg.OperationalError as error:
-                # Without a state it is not the server who speaks. An answer that came later would be the next one's.
+                # Without a state the error is not from the server. A late answer would be taken for that of the next
+                # request.
                 if error.sqlstate is None:
                     self.close()
                 raise
@@ -96,7 +98,7 @@ def _patient_for(limit_s: float) -> Any:
 
 
 def _set_up_sqlite(connection: Any, timeout_s: float) -> None:
-    """Durable and without surprises: an answered change survives a power cut, and what is deleted is gone."""
+    """Set pragmas: a confirmed change survives a power failure, and deleted data is overwritten."""
     for pragma in (
         "journal_mode = WAL",
         "synchronous = FULL",

@@ -1,7 +1,7 @@
-"""Who was proposed to lead which enode, as all name servers over one database know it.
+"""The proposed leaders of enodes, as stored for all name servers of one database.
 
-It is reached by a connection and a thread of its own with short limits: a take-over waits for no other work on the
-database, and a report of a member is answered soon although the database is not.
+They have a connection and a thread of their own with short timeouts. A failover does not wait for other work on the
+database, and reports of replicas are answered soon also if the database does not answer.
 """
 
 from typing import Any
@@ -14,10 +14,10 @@ from ortoo.namesrv.decisions.members import MemberId, Proposal
 
 
 class Proposals:
-    """The stored proposals: one for each enode, the last."""
+    """The stored proposals: the last one of each enode."""
 
     def __init__(self, database: Database) -> None:
-        """They are kept there."""
+        """Store them in `database`."""
         self._database = database
 
     async def all(self) -> dict[str, Proposal]:
@@ -29,7 +29,7 @@ class Proposals:
         return await self._database.within(read)
 
     async def propose(self, enode: str, expected_epoch: int, proposal: Proposal) -> Proposal:
-        """Store a proposal in place of the one of `expected_epoch`, if that is still the last; what is stored then.
+        """Replace the proposal with `expected_epoch` if it is still the last one; returns the stored proposal.
 
         An epoch that is not above the stored one is never stored. Errors: Unavailable, DataLoss.
         """
@@ -50,7 +50,7 @@ class Proposals:
         return await self._database.within(work)
 
     async def close(self) -> None:
-        """Finish the work that was given and close the connection."""
+        """Finish the submitted work and close the connection."""
         await self._database.close()
 
 

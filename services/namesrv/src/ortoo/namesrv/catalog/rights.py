@@ -1,7 +1,7 @@
-"""Exclusive rights: at any time at most one owner of a resource, each reign with an epoch larger than all before.
+"""Exclusive rights: at most one owner of a resource at any time, and a larger epoch for each new owner.
 
-A right is a lease in the database, judged by the database's clock, so name servers whose clocks differ grant no two. An
-owner that lost its right without noticing is stopped by whoever checks its epoch: that is what epochs are for.
+A right is a lease in the database, measured by the database's clock, so that name servers with different clocks never
+grant two. An owner that lost its right without noticing is fenced by the epoch.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ TEXT_LENGTH_MAX = 255
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Right:
-    """Who has a resource, in which reign, and for how much longer."""
+    """The owner of a resource, its epoch, and the remaining duration."""
 
     resource: str
     owner: str
@@ -33,9 +33,9 @@ class Rights:
         self._connection = connection
 
     def acquire(self, resource: str, owner: str, lease_ms: int) -> Right:
-        """Give or renew a right. Its owner keeps the epoch; a new one gets the next.
+        """Grant or renew a right. A renewal keeps the epoch; a new owner gets the next one.
 
-        Errors: Invalid; Conflict, naming the owner, while somebody else has it.
+        Errors: Invalid. Conflict, naming the owner, while another owner has it.
         """
         _check(resource, owner)
         if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
@@ -59,7 +59,7 @@ class Rights:
         return Right(resource, owner, epoch, lease_ms)
 
     def release(self, resource: str, owner: str, epoch: int) -> None:
-        """Give a right back; nothing happens when it ended already. Errors: Invalid; Fenced for an older reign."""
+        """Release a right; no effect if it has ended already. Errors: Invalid, Fenced for an older epoch."""
         _check(resource, owner)
         row, _ = self._locked(resource)
         if row is None or row.until_ms == 0:
@@ -72,8 +72,8 @@ class Rights:
         self._connection.execute(sa.update(table).where(table.c.resource == resource).values(until_ms=0))
 
     def _locked(self, resource: str) -> tuple[sa.Row[tuple[object, ...]] | None, int]:
-        """The stored right and the database's time. Until the transaction ends nobody else changes any right."""
-        # One row of another table stands for all rights: a right that does not exist yet could not be locked itself.
+        """The stored right and the database's time. Other changes of rights wait for the end of the transaction."""
+        # One row of another table is locked for all rights, since a right that does not exist yet has no row to lock.
         self._connection.execute(sa.select(tables.directory.c.id).with_for_update())
         found = self._connection.execute(sa.select(tables.rights).where(tables.rights.c.resource == resource))
         return found.one_or_none(), database_now_ms(self._connection)

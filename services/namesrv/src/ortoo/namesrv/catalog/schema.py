@@ -1,4 +1,4 @@
-"""The schema of the directory's database: made when it is new, migrated when it is older, refused when it is newer."""
+"""The schema of the directory's database: created if new, migrated if older, refused if newer."""
 
 from pathlib import Path
 
@@ -9,26 +9,26 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog import tables
 
-HEAD = "0012"
-"""The newest revision in `migrations/versions`; a test compares."""
+HEAD = "0013"
+"""The newest revision in `migrations/versions`; a test compares it."""
 FIRST = "0001"
 LOCK_KEY = 0x6F72746F6F
-"""PostgreSQL's advisory lock that keeps two name servers from migrating at once."""
+"""The PostgreSQL advisory lock that keeps two name servers from migrating at the same time."""
 
 _log = get_logger("schema")
 _revision = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
 
 
 def prepare(engine: sa.Engine, new_id: str) -> None:
-    """Bring the database to HEAD; a directory without an id gets `new_id`.
+    """Migrate the database to HEAD; a directory without an id gets `new_id`.
 
-    Errors: Unsupported for a newer one; SQLAlchemy's own.
+    Errors: Unsupported for a newer schema, SQLAlchemy's own.
     """
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
         else:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")  # the driver begins none for changes of the schema
+            connection.exec_driver_sql("BEGIN IMMEDIATE")  # the driver begins no transaction for changes of the schema
         revision = _found_revision(connection)
         if revision is None:
             tables.metadata.create_all(connection)
@@ -36,8 +36,8 @@ def prepare(engine: sa.Engine, new_id: str) -> None:
             connection.execute(sa.insert(_revision).values(version_num=HEAD))
         elif revision > HEAD:
             raise Unsupported(
-                f"the database has schema {revision}, this name server knows {HEAD}; start the newer name server, or "
-                "give another database",
+                f"the database has schema {revision}, this name server supports {HEAD}; start the newer name server, "
+                "or give another database",
                 field="database_url",
             )
         elif revision < HEAD:
@@ -50,14 +50,14 @@ def prepare(engine: sa.Engine, new_id: str) -> None:
 
 
 def revision_of(connection: sa.Connection) -> str | None:
-    """The revision that the database says it has; None when it says none."""
+    """The revision that is stored in the database; None if there is none."""
     if not sa.inspect(connection).has_table(_revision.name):
         return None
     return str(connection.execute(sa.select(_revision.c.version_num)).scalar_one())
 
 
 def _found_revision(connection: sa.Connection) -> str | None:
-    """The revision that the database has, told to it when it is from before there were any; None when it is empty."""
+    """The revision of the database, stored first if it is older than the migrations; None if it is empty."""
     if (known := revision_of(connection)) is not None:
         return known
     if not sa.inspect(connection).has_table(tables.directory.name):
@@ -65,7 +65,7 @@ def _found_revision(connection: sa.Connection) -> str | None:
     stored = connection.execute(sa.select(tables.directory.c.schema_version)).scalar_one_or_none()
     if stored is not None and stored > tables.SCHEMA_VERSION:
         raise Unsupported(
-            f"the database has schema version {stored}, this name server knows {tables.SCHEMA_VERSION}; "
+            f"the database has schema version {stored}, this name server supports {tables.SCHEMA_VERSION}; "
             "start the newer name server, or give another database",
             field="database_url",
         )
@@ -75,7 +75,7 @@ def _found_revision(connection: sa.Connection) -> str | None:
 
 
 def _migrate(connection: sa.Connection, revision: str) -> None:
-    # It takes half a second to import, and most starts do not need it.
+    # The import takes half a second, and most starts do not need it.
     from alembic import command
     from alembic.config import Config
 

@@ -1,6 +1,6 @@
-"""The tables of the directory; a column knows how its values are kept. No SQL here that only one database understands.
+"""The tables of the directory, and the stored form of their columns. Only SQL that all supported databases accept.
 
-A column that keeps a field of a value is called as the field is: `row_of` and `Topic(**row._mapping)` rely on it.
+A column for a field of a value has the name of the field: `row_of` and `Topic(**row._mapping)` depend on it.
 """
 
 from collections.abc import Callable
@@ -10,15 +10,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from ortoo.common.groups.retry_policy import RetryPolicy
+from ortoo.namesrv.decisions.members import MemberId
 from ortoo.namesrv.decisions.publish_order import order_of_text, order_to_text
 from ortoo.namesrv.decisions.topics import MessageType, Permission
 
 SCHEMA_VERSION = 1
-"""What databases say that were made before there were migrations."""
+"""The schema version in databases from before there were migrations."""
 
 
 class Kept(sa.TypeDecorator[Any]):
-    """A type of column whose values are kept in another form, of the type `kept_as`."""
+    """A column type whose values are stored in another form, of the type `kept_as`."""
 
     impl = sa.types.NullType
     cache_ok = True
@@ -26,22 +27,22 @@ class Kept(sa.TypeDecorator[Any]):
     def __init__(
         self, kept_as: sa.types.TypeEngine[Any], written: Callable[[Any], Any], read: Callable[[Any], Any]
     ) -> None:
-        """`written` makes what is kept of a value, `read` the value of what is kept."""
+        """`written` converts a value to its stored form, `read` converts it back."""
         super().__init__()
         self.kept_as = kept_as
         self.written = written
         self.read = read
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
-        """How the database calls the type."""
+        """The database's name of the type."""
         return dialect.type_descriptor(self.kept_as)
 
     def process_bind_param(self, value: Any, dialect: sa.Dialect) -> Any:
-        """What is kept."""
+        """The stored form of a value."""
         return self.written(value)
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> Any:
-        """What was meant."""
+        """The value from its stored form."""
         return self.read(value)
 
 
@@ -54,13 +55,22 @@ def _unsigned(kept: int) -> int:
 
 
 def _known(kind: type[IntEnum]) -> Callable[[int], IntEnum]:
-    """What reads a number: one that only newer name servers know is shown as unspecified, and stays as it is kept."""
+    """A reader of enumeration numbers. A number of a newer name server is read as unspecified and stays stored."""
     members = {int(member): member for member in kind}
     return lambda number: members.get(number, members[0])
 
 
+def _replicas_to_text(replicas: tuple[MemberId, ...]) -> str:
+    return " ".join(f"{one.number}:{one.disk}" for one in replicas)
+
+
+def _replicas_of_text(text: str) -> tuple[MemberId, ...]:
+    pairs = (one.partition(":") for one in text.split())
+    return tuple(MemberId(int(number), disk) for number, _, disk in pairs)
+
+
 TOPIC_ID = Kept(sa.BigInteger(), _signed, _unsigned)
-"""The 64-bit integers of databases have a sign."""
+"""Unsigned 64-bit ids, since the integers of databases have a sign."""
 RETRY = Kept(sa.String(1_024), RetryPolicy.text, RetryPolicy.read)
 
 metadata = sa.MetaData()
@@ -79,7 +89,7 @@ directory = sa.Table(
 
 
 def _topic_columns() -> list[sa.Column[Any]]:
-    """What is kept of a topic beside its name and id."""
+    """The columns of a topic except its name and id."""
     return [
         sa.Column("version", sa.BigInteger, nullable=False),
         sa.Column("permission", Kept(sa.Integer(), int, _known(Permission)), nullable=False),
@@ -108,7 +118,7 @@ deleted_topics = sa.Table(
     sa.Column("due_at_ms", sa.BigInteger, nullable=False),
     sa.Column("is_due", sa.Boolean, nullable=False, server_default=sa.false()),
 )
-"""A topic that can come back keeps its rows in `placements` until it is due."""
+"""A topic that can be restored keeps its rows in `placements` until it is due."""
 placements = sa.Table(
     "placements",
     metadata,
@@ -120,7 +130,7 @@ placements = sa.Table(
 
 
 def _group_columns() -> list[sa.Column[Any]]:
-    """What is kept of a group."""
+    """The columns of a group."""
     return [
         sa.Column("name", sa.String(120), primary_key=True),
         sa.Column("version", sa.BigInteger, nullable=False),
@@ -168,7 +178,7 @@ users = sa.Table(
     sa.Column("access_key", sa.String(127), primary_key=True),
     sa.Column("enabled", sa.Boolean, nullable=False),
     sa.Column("created_at_ms", sa.BigInteger, nullable=False),
-    # Since revision 0009, as `Encryption` keeps it.
+    # Since revision 0009, in the form of `Encryption`.
     sa.Column("kept_secret", sa.Text, nullable=False, server_default=""),
 )
 handle_keys = sa.Table(
@@ -176,7 +186,7 @@ handle_keys = sa.Table(
     metadata,
     sa.Column("key_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("created_at_ms", sa.BigInteger, nullable=False),
-    # The key in hexadecimal, as `Encryption` keeps it.
+    # The key in hexadecimal, in the form of `Encryption`.
     sa.Column("kept_secret", sa.Text, nullable=False),
 )
 
@@ -189,7 +199,19 @@ proposals = sa.Table(
     sa.Column("disk", sa.String(255), nullable=False),
 )
 
+stores = sa.Table(
+    "stores",
+    metadata,
+    sa.Column("enode", sa.String(63), primary_key=True),
+    sa.Column("store_id", sa.String(255), nullable=False),
+    # Since revision 0013, each as number:disk.
+    sa.Column("replicas", Kept(sa.Text(), _replicas_to_text, _replicas_of_text), nullable=False, server_default=""),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("accepted", sa.String(255), nullable=False, server_default=""),
+)
+"""The registered store of each enode."""
+
 
 def row_of(table: sa.Table, value: object, **given: object) -> dict[str, object]:
-    """The columns of a table, each with the field of `value` that is called so, or with what is given."""
+    """The columns of a table, each with the field of `value` of that name, or with the `given` value."""
     return {c.name: given[c.name] if c.name in given else getattr(value, c.name) for c in table.columns}

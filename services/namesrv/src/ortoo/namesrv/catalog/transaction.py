@@ -1,4 +1,4 @@
-"""One change of the stored directory: what it may read and write. Runs on the catalog's thread."""
+"""One change of the stored directory: its reads and writes. Runs on the catalog's thread."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -17,12 +17,12 @@ from ortoo.namesrv.decisions.topics import Placement, Topic
 
 IDS_IN_STATEMENT = 500
 GROUP_DELETION = ("deleted_at_ms", "due_at_ms", "due_version")
-"""What is kept of a deleted group beside the group."""
+"""The columns of a deleted group that a group does not have."""
 T = TypeVar("T")
 
 
 class Transaction:
-    """One open transaction. All or nothing of it is kept."""
+    """One open transaction. It is stored completely or not at all."""
 
     def __init__(self, connection: sa.Connection, encryption: Encryption | None = None) -> None:
         self._connection = connection
@@ -30,9 +30,9 @@ class Transaction:
         self.version = 0
 
     def begin_change(self, above: int = 0) -> None:
-        """Take the next version, or one `above` what was heard of a database that was put back since.
+        """Take the next version, at least one `above` the last version seen before a database was restored.
 
-        Its row is locked from here on, so changes run one after another everywhere.
+        Its row is locked from here on, so that all changes on all name servers run one after another.
         """
         table = tables.directory
         is_behind = table.c.version < above
@@ -41,18 +41,18 @@ class Transaction:
         self.version = self._connection.execute(sa.select(table.c.version)).scalar_one()
 
     def stored_version(self) -> int:
-        """The version of what is stored."""
+        """The version of the stored contents."""
         return int(self._connection.execute(sa.select(tables.directory.c.version)).scalar_one())
 
     def now_ms(self, own_ms: int) -> int:
-        """The time that counts for what cannot be taken back: where clocks of several name servers may differ, one's.
+        """The time for irreversible decisions. PostgreSQL's clock, since the clocks of name servers may differ.
 
-        In a file it is that of its only name server, `own_ms`.
+        A database file has only one name server, whose time is `own_ms`.
         """
         return database_now_ms(self._connection) if self._connection.dialect.name == "postgresql" else own_ms
 
     def contents(self) -> Contents:
-        """Everything."""
+        """All stored contents."""
         placed = self._placed()
         topics = self._connection.execute(sa.select(tables.topics)).all()
         groups = self._connection.execute(sa.select(tables.groups)).all()
@@ -81,7 +81,7 @@ class Transaction:
         return None if row is None else Group(**row._mapping)
 
     def handle_keys(self) -> tuple[HandleKey, ...]:
-        """The keys that handles are sealed with, the newest last."""
+        """The keys that seal handles, the newest last."""
         table, secret = tables.handle_keys, self._encryption.secret
         rows = self._connection.execute(sa.select(table).order_by(table.c.created_at_ms, table.c.key_id))
         return tuple(
@@ -90,7 +90,7 @@ class Transaction:
         )
 
     def put_handle_keys(self, keys: Collection[HandleKey]) -> None:
-        """Store these keys and no others."""
+        """Store these keys and delete all others."""
         table, stored = tables.handle_keys, {key.key_id for key in self.handle_keys()}
         gone = stored - {key.key_id for key in keys}
         self._connection.execute(sa.delete(table).where(table.c.key_id.in_(gone)))
@@ -100,15 +100,15 @@ class Transaction:
                 self._connection.execute(sa.insert(table).values(row_of(table, key, kept_secret=kept)))
 
     def topic_count(self) -> int:
-        """How many topics there are."""
+        """The number of topics."""
         return self._connection.execute(sa.select(sa.func.count()).select_from(tables.topics)).scalar_one()
 
     def group_count(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return self._connection.execute(sa.select(sa.func.count()).select_from(tables.groups)).scalar_one()
 
     def put_topic(self, topic: Topic, existing: Topic | None) -> None:
-        """Store a topic in place of the `existing` one; of that only what changed is written."""
+        """Store a topic in place of the `existing` one; only changes are written."""
         self._put(tables.topics, {"name": topic.name}, topic, existing)
         before = {placement.enode: placement for placement in existing.placements} if existing is not None else {}
         for placement in topic.placements:
@@ -126,7 +126,7 @@ class Transaction:
             self._drop(tables.placements, {topic.topic_id})
 
     def undelete_topic(self, topic: Topic) -> None:
-        """Move a topic back; its placements are there."""
+        """Restore a deleted topic; its placements are still stored."""
         self._drop(tables.deleted_topics, {topic.topic_id})
         self._connection.execute(sa.insert(tables.topics).values(row_of(tables.topics, topic)))
 
@@ -139,7 +139,7 @@ class Transaction:
         return [_deleted(row, placed.get(row.topic_id, ())) for row in rows]
 
     def end_deletions(self, due: Collection[int], forgotten: Collection[int]) -> None:
-        """Say of some deleted topics that they are due, and forget others."""
+        """Mark some deleted topics as due, and remove others."""
         table = tables.deleted_topics
         for ids in _parts(due):
             self._connection.execute(sa.update(table).where(table.c.topic_id.in_(ids)).values(is_due=True))
@@ -147,7 +147,7 @@ class Transaction:
         self._drop(table, forgotten)
 
     def put_group(self, group: Group, existing: Group | None) -> None:
-        """Store a group in place of the `existing` one; of that only what changed is written."""
+        """Store a group in place of the `existing` one; only changes are written."""
         self._put(tables.groups, {"name": group.name}, group, existing)
 
     def delete_group(self, deletion: DeletedGroup) -> None:
@@ -160,7 +160,7 @@ class Transaction:
         )
 
     def deleted_groups(self, *, name: str | None = None) -> list[DeletedGroup]:
-        """The deleted groups, or the one of a name."""
+        """The deleted groups, of all names or of one."""
         table = tables.deleted_groups
         wanted = sa.select(table) if name is None else sa.select(table).where(table.c.name == name)
         found = []
@@ -171,18 +171,18 @@ class Transaction:
         return found
 
     def end_group_deletions(self, names: Collection[str]) -> None:
-        """Say of some deleted groups that they are due since this version."""
+        """Mark some deleted groups as due since this version."""
         table = tables.deleted_groups
         for part in _parts(names):
             self._connection.execute(sa.update(table).where(table.c.name.in_(part)).values(due_version=self.version))
 
     def forget_deleted_groups(self, names: Collection[str]) -> None:
-        """Tell of these deletions no more."""
+        """Remove these deletions."""
         for part in _parts(names):
             self._connection.execute(sa.delete(tables.deleted_groups).where(tables.deleted_groups.c.name.in_(part)))
 
     def _put(self, table: sa.Table, key: Mapping[str, object], value: object, existing: object | None) -> None:
-        """Insert a row, or write those columns that differ: what newer name servers keep in others stays."""
+        """Insert a row, or write the columns that differ, so that columns of newer name servers keep their values."""
         row = row_of(table, value, **key)
         if existing is None:
             self._connection.execute(sa.insert(table).values(row))

@@ -1,4 +1,4 @@
-"""Users: who may sign requests, and with which secret. They are read when a signature is checked, never watched."""
+"""Users with the secrets that sign requests. They are read when a signature is verified, and are not watched."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _ACCESS_KEY = re.compile(r"[a-zA-Z0-9_.@-]{1,127}\Z")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who signs requests."""
+    """A user who signs requests."""
 
     access_key: str
     secret_key: str
@@ -36,7 +36,7 @@ class Users:
         self._encryption = encryption
 
     def put(self, access_key: str, secret_key: str, *, enabled: bool | None, now_ms: int) -> User:
-        """Create a user or change one; an empty secret and an `enabled` of None leave what is there.
+        """Create or change a user; an empty secret and an `enabled` of None keep the existing values.
 
         Errors: Invalid, Overloaded.
         """
@@ -51,7 +51,7 @@ class Users:
                 field="secret_key",
             )
         if existing is None and (count := self.count()) >= USERS_MAX:
-            raise Overloaded(f"there are {count} users, which is the most; delete some that are not used")
+            raise Overloaded(f"there are {count} users, the maximum; delete unused users")
         user = User(access_key, secret_key, enabled, now_ms if existing is None else existing.created_at_ms)
         kept = self._encryption.kept(access_key, secret_key)
         if existing is None:
@@ -75,7 +75,7 @@ class Users:
         self._connection.execute(sa.delete(tables.users).where(tables.users.c.access_key == access_key))
 
     def count(self) -> int:
-        """How many users there are."""
+        """The number of users."""
         count: int = self._connection.execute(sa.select(sa.func.count()).select_from(tables.users)).scalar_one()
         return count
 

@@ -1,1 +1,1 @@
-"""Decisions about topics, groups and who is there: what is and what is asked in, what shall be out. Pure; for all."""
+"""Decisions about topics, groups and processes: state and requests in, new state out. Pure; for all packages."""

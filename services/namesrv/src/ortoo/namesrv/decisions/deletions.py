@@ -1,4 +1,4 @@
-"""Decisions about what was deleted: until when it can come back, and what is forgotten. Pure."""
+"""Decisions about deleted topics and groups: the time until which they can be restored, and when they are dropped."""
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
@@ -11,55 +11,55 @@ from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.topics import Topic
 
 KEPT_MS = 90 * 86_400_000
-"""How long a deletion is told after it was due. An enode that was away for longer keeps what it has, as unknown."""
+"""How long a due deletion is reported. An enode that was away for longer offers the topic to the directory again."""
 KEPT_MAX = 100_000
-"""How many topics and how many groups are told: they are in every snapshot of the routes."""
+"""The maximum number of topics and of groups that are reported, since they are in every snapshot of the routes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic:
-    """A topic that is gone for clients. Enodes keep its messages until it is due, and then drop them."""
+    """A topic that is deleted for clients. Enodes delete its messages when it is due."""
 
     topic: Topic
     deleted_at_ms: int
     due_at_ms: int
     is_due: bool = False
-    """Whether it was said: then it cannot come back, whatever a clock says."""
+    """True = its deletion was published, and it cannot be restored, whatever the clock shows."""
 
     @property
     def topic_id(self) -> int:
-        """What it is known by; a name may be another topic's by now."""
+        """Its identity; another topic may have its name by now."""
         return self.topic.topic_id
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedGroup:
-    """A group whose settings are gone. Enodes keep its offsets, locks and modes until it is due."""
+    """A deleted group. Enodes keep its offsets, locks and modes until it is due."""
 
     group: Group
     deleted_at_ms: int
     due_at_ms: int
     due_version: int = 0
-    """The directory's version since which it is due; 0 = it can come back."""
+    """The version of the directory since which it is due; 0 = it can be restored."""
 
     @property
     def name(self) -> str:
-        """Of the group."""
+        """The name of the group."""
         return self.group.name
 
     @property
     def is_due(self) -> bool:
-        """Whether it was said: then it cannot come back, whatever a clock says."""
+        """True = its deletion was published, and it cannot be restored, whatever the clock shows."""
         return self.due_version > 0
 
     @property
     def version(self) -> int:
-        """As enodes are told."""
+        """The version that is reported to enodes."""
         return self.due_version
 
 
 Key = TypeVar("Key", int, str)
-"""A topic's id, or a group's name: of several deletions of a name the last one counts."""
+"""A topic's id or a group's name; of several deletions of a group's name the last one counts."""
 
 
 def delete(topic: Topic, *, now_ms: int, grace_ms: int) -> DeletedTopic:
@@ -75,41 +75,41 @@ def delete_group(group: Group, *, now_ms: int, grace_ms: int, version: int) -> D
 def undelete(
     name: str, topic_id: int, existing: Topic | None, deleted: Collection[DeletedTopic], *, version: int
 ) -> Topic:
-    """The topic that comes back, of the `deleted` ones of its name.
+    """The restored topic, chosen from the `deleted` ones of its name.
 
-    Errors: Invalid, NotFound; AlreadyExists when another topic has the name; Conflict when several had it.
+    Errors: Invalid, NotFound. AlreadyExists if another topic has the name, Conflict if several had it.
     """
     check_topic_name(name, "name")
     found = [one for one in deleted if not one.is_due and topic_id in (0, one.topic_id)]
     if not found:
         raise NotFound(
-            f"no deleted topic {name!r} can come back; `ortoo topic deleted` shows those that can", field="name"
+            f"no deleted topic {name!r} can be restored; `ortoo topic deleted` shows those that can", field="name"
         )
     if existing is not None:
         raise AlreadyExists(
-            f"topic {name} was created anew with id {existing.topic_id:#x} meanwhile; delete that one first "
-            f"(`ortoo topic delete {name}`; it can come back too), then retry with --id {found[0].topic_id:#x}",
+            f"a new topic {name} was created with id {existing.topic_id:#x} meanwhile. Delete that one first "
+            f"(`ortoo topic delete {name}`; it can be restored too), then retry with --id {found[0].topic_id:#x}",
             field="name",
         )
     if len(found) > 1:
         ids = ", ".join(f"{one.topic_id:#x}" for one in found)
-        raise Conflict(f"several topics {name} were deleted; say which one by its id: {ids}", field="topic_id")
+        raise Conflict(f"several topics {name} were deleted, choose one by its id: {ids}", field="topic_id")
     return dataclasses.replace(found[0].topic, version=version)
 
 
 def undelete_group(name: str, existing: Group | None, deletion: DeletedGroup | None, *, version: int) -> Group:
-    """The group that comes back, also in place of one that only its use has made meanwhile.
+    """The restored group, which also replaces a group that was created automatically meanwhile.
 
-    Errors: Invalid, NotFound; AlreadyExists when somebody declared a group of this name since.
+    Errors: Invalid, NotFound. AlreadyExists if a group of this name was declared since.
     """
     check_group_name(name, "name")
     if deletion is None or deletion.is_due:
         raise NotFound(
-            f"no deleted group {name!r} can come back; `ortoo group deleted` shows those that can", field="name"
+            f"no deleted group {name!r} can be restored; `ortoo group deleted` shows those that can", field="name"
         )
     if existing is not None and not existing.by_use:
         raise AlreadyExists(
-            f"group {name} was declared anew meanwhile, and has the offsets that it had; `ortoo group update {name}` "
+            f"group {name} was declared again meanwhile, and has the offsets that it had; `ortoo group update {name}` "
             "changes its settings",
             field="name",
         )
@@ -117,16 +117,16 @@ def undelete_group(name: str, existing: Group | None, deletion: DeletedGroup | N
 
 
 def due(deleted: Iterable[DeletedTopic], now_ms: int) -> list[DeletedTopic]:
-    """Those topics whose grace period is over and of which that was not said yet."""
+    """Topics whose grace period has expired since the last call."""
     return [dataclasses.replace(one, is_due=True) for one in deleted if not one.is_due and one.due_at_ms <= now_ms]
 
 
 def due_groups(
     deleted: Iterable[DeletedGroup], existing: Collection[str], now_ms: int, *, version: int
 ) -> tuple[list[DeletedGroup], set[str]]:
-    """Those groups that are due since this version, and the names of those that are there again.
+    """The groups that are due since this version, and the names of deleted groups that exist again.
 
-    A group that somebody declared anew, or uses, has the offsets of its name: its deletion is over.
+    A group that is declared or used again keeps the offsets of its name: its deletion ends.
     """
     ended = [one for one in deleted if not one.is_due and one.due_at_ms <= now_ms]
     again = {one.name for one in ended if one.name in existing}
@@ -134,7 +134,7 @@ def due_groups(
 
 
 def forgotten(deleted: Mapping[Key, DeletedTopic | DeletedGroup], now_ms: int) -> set[Key]:
-    """The keys of those that need not be told any more, or are too many: those that were due first."""
+    """The keys of deletions that no longer need to be reported, or exceed the limit: those that were due first."""
     old = {key for key, one in deleted.items() if one.is_due and one.due_at_ms + KEPT_MS <= now_ms}
     surplus = len(deleted) - len(old) - KEPT_MAX
     if surplus > 0:

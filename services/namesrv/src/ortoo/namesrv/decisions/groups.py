@@ -1,4 +1,4 @@
-"""Decisions about consumer groups, as pure functions of what is there."""
+"""Decisions about consumer groups, as pure functions of the current state."""
 
 import dataclasses
 from collections.abc import Collection, Sequence
@@ -18,7 +18,7 @@ UNACKNOWLEDGED_DEFAULT_BYTES = 64 << 20
 UNACKNOWLEDGED_MAX_BYTES = 16 << 30
 IN_FLIGHT_MAX = 1_000_000
 EXCLUSIVE_NAME_MAX = 115
-"""How long the name of a group may be whose lite topics have one member each: who it is, is kept under a longer one."""
+"""The longest name of a group with `lite_exclusive`; the owners of its lite topics are stored under a longer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class Group:
     in_flight_max: int = 0
     park_expired: bool = False
     by_use: bool = False
-    """Whether nobody declared it: a consumer named it."""
+    """Whether it was created automatically because a consumer named it."""
     lite_exclusive: bool = False
 
 
 def completed(request: Group) -> Group:
-    """Check a request by itself and fill in its defaults. Errors: Invalid, naming the field."""
+    """Check a request on its own and fill in its defaults. Errors: Invalid, naming the field."""
     check_group_name(request.name, "group.name")
     group = dataclasses.replace(
         request,
@@ -71,12 +71,12 @@ def completed(request: Group) -> Group:
 SETTINGS = tuple(
     field.name for field in dataclasses.fields(Group) if field.name not in ("name", "version", "created_at_ms")
 )
-"""What can be changed of a group."""
+"""The settings of a group that can be changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """Which settings a request is about: those that it names, otherwise those that it holds."""
+    """The settings that a request changes: the `fields` that it names, otherwise those that it contains."""
 
     fields: Sequence[str] = ()
     said: Collection[str] = SETTINGS
@@ -87,7 +87,7 @@ WHOLE = Meant()
 
 
 def changed(request: Group, existing: Group | None, meant: Meant) -> Group:
-    """The group that is asked for, with what the request does not mean as it was. Errors: Invalid for a wrong field."""
+    """The requested group, in which other settings keep their value. Errors: Invalid for a wrong field."""
     if unknown := [one for one in meant.fields if one not in SETTINGS]:
         raise Invalid(f"{unknown[0]!r} is no setting of a group; there are {', '.join(SETTINGS)}", field="fields")
     if existing is None:
@@ -100,15 +100,15 @@ def changed(request: Group, existing: Group | None, meant: Meant) -> Group:
 def put(
     request: Group, existing: Group | None, *, create_only: bool, group_count: int, version: int, now_ms: int
 ) -> Group:
-    """The group after a completed request; the `existing` one itself if it is so already.
+    """The group after a completed request; the `existing` one if nothing changes.
 
-    What was declared once is never again one that is there by use alone.
+    A declared group never becomes an automatically created one again.
 
     Errors: AlreadyExists, Overloaded.
     """
     if existing is None:
         if group_count >= GROUPS_MAX:
-            raise Overloaded(f"there are {group_count} groups, which is the most; delete some that are not used")
+            raise Overloaded(f"there are {group_count} groups, the maximum; delete unused groups")
         return dataclasses.replace(request, version=version, created_at_ms=now_ms)
     if create_only:
         raise AlreadyExists(

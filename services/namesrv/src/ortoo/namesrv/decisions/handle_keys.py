@@ -1,4 +1,4 @@
-"""When the keys change that handles are sealed with, and for how long one is kept. Pure."""
+"""The rotation of the keys that seal handles, and how long keys are kept. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,28 +8,28 @@ from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 
 DAY_MS = 86_400_000
 HANDLE_LIFE_MS = 367 * DAY_MS
-"""The longest that a handle is of use: a message may be delayed for 366 days."""
+"""The longest lifetime of a handle: a message may be delayed for 366 days."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRotation:
-    """The rules."""
+    """The rules of the rotation."""
 
     interval_ms: int = 30 * DAY_MS
     """How long a key is used for new handles."""
     unsigned_grace_ms: int = DAY_MS
-    """How long handles from before there were keys are good."""
+    """How long handles without a seal remain valid after the first key was created."""
 
     def is_due(self, keys: Sequence[HandleKey], now_ms: int) -> bool:
-        """Whether a new key is to be made; `keys` have the newest last."""
+        """Whether a new key is due; `keys` are ordered by age, the newest last."""
         return not keys or now_ms - keys[-1].created_at_ms >= self.interval_ms
 
     def with_new(self, keys: Sequence[HandleKey], new: HandleKey) -> tuple[HandleKey, ...]:
-        """The keys with a new one, and without those that no handle of use can be sealed with."""
+        """The keys with a new one, without those that cannot have sealed a handle that is still valid."""
         kept = [old for old, by in pairwise([*keys, new]) if new.created_at_ms - by.created_at_ms < HANDLE_LIFE_MS]
         return (*kept, new)
 
     def handed_out(self, keys: tuple[HandleKey, ...], *, unsigned_before: bool) -> HandleKeys:
-        """What snodes get; `unsigned_before`: the directory is from before there were keys."""
+        """The keys for snodes; `unsigned_before`: the directory existed before there were keys."""
         since_ms = keys[0].created_at_ms + self.unsigned_grace_ms if keys and unsigned_before else 0
         return HandleKeys(keys, since_ms)

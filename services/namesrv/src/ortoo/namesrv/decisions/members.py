@@ -1,6 +1,6 @@
-"""What the members of enodes report about themselves, and what an enode looks like by that. Pure: `now_s` is monotonic.
+"""The reports of enodes' replicas, and the state of an enode that follows from them. Pure: `now_s` is monotonic.
 
-Every member reports to every name server, so each of them knows all of this by itself and nothing of it is stored.
+Every replica reports to every name server, so that each name server has all reports and stores none.
 """
 
 import enum
@@ -14,35 +14,37 @@ from ortoo.common.errors import Conflict, Fenced, Invalid, Overloaded
 from ortoo.namesrv.decisions.texts import check_address, check_text
 
 MEMBERS_MAX = 64
-"""Processes that may report as members of one enode, disks included that wait to be added."""
+"""The maximum number of replicas of one enode that may report, including empty disks that wait to be added."""
 SETS_MAX = 1_000
+RANDOM_PARTS = 1 << 32
+"""An incarnation is a count of starts times this, plus a random part; a smaller number is only a count."""
 FOLLOWS_ONLY = "SLAVE"
-"""The role of a member that no name server proposes."""
+"""The role of a replica that no name server proposes."""
 
 
 class MemberId(NamedTuple):
-    """A member of an enode: its number, and the disk that it had when it was admitted."""
+    """The id of a replica: its number, and the disk that it had when it was added."""
 
     number: int
     disk: str
 
 
 class LogTail(NamedTuple):
-    """Where a log ends. The greater one is the more recent: the later epoch, and within it the longer log."""
+    """The end of a log. The greater one is the more recent: the later epoch, and within it the longer log."""
 
     epoch: int
     position: int
 
 
 class Proposal(NamedTuple):
-    """Who is to lead, and in which epoch."""
+    """A proposed leader and its epoch."""
 
     epoch: int
     leader: MemberId
 
 
 class MemberState(enum.IntEnum):
-    """What a member is; the numbers are those of the wire."""
+    """The state of a replica; the numbers are those on the wire."""
 
     UNSPECIFIED = 0
     LEADING = 1
@@ -54,11 +56,11 @@ class MemberState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MemberReport:
-    """What a member says of itself and its log."""
+    """A replica's report about itself and its log."""
 
     enode: str
     set_id: str
-    """Empty for an empty disk, which waits to be added."""
+    """Empty for an empty disk that waits to be added."""
     member: MemberId
     incarnation: int
     address: str
@@ -75,11 +77,13 @@ class MemberReport:
     committed: int = 0
     role: str = ""
     is_leaving: bool = False
+    made_from: str = ""
+    """The id of the store or the set that an operator made this set of."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A report, and when it came."""
+    """A report and the time of its arrival."""
 
     report: MemberReport
     at_s: float
@@ -87,7 +91,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """A member as it is to be shown; of one that never reported here only its id and state are known."""
+    """A replica and its state; without a report to this name server only its id and state are known."""
 
     member: MemberId
     state: MemberState
@@ -95,7 +99,7 @@ class MemberStatus:
 
 
 class EnodeMember(NamedTuple):
-    """A member as routes tell it: no more than what changes seldom."""
+    """A replica in the routes: only properties that seldom change."""
 
     number: int
     disk: str
@@ -105,43 +109,45 @@ class EnodeMember(NamedTuple):
 
 @dataclass(slots=True)
 class MemberSet:
-    """The members of one enode, by what they report. One that is away is remembered for what it said last."""
+    """The replicas of one enode, from their reports. The last report of an unreachable replica is kept."""
 
     enode: str
     set_id: str = ""
     reports: dict[MemberId, Reported] = field(default_factory=dict)
     living: set[MemberId] = field(default_factory=set)
     led_by: tuple[MemberId, int] | None = None
-    """The member that was last seen leading, in which start of its process."""
+    """The last leader, and the incarnation of its process."""
     led_epoch: int = 0
-    """In which epoch it led."""
+    """The epoch of the last leader."""
     take_overs: int = 0
-    """How often another member led than before, since this name server looks."""
+    """The number of leader changes since this name server started."""
+    last: MemberReport | None = None
+    """The last known configuration of voters and learners, also of replicas that no longer report."""
 
     def alive(self) -> list[Reported]:
-        """The last reports of those who are there and have the log, by member."""
+        """The last reports of live replicas that have the log, by replica."""
         return [self.reports[one] for one in sorted(self.living) if self.reports[one].report.set_id]
 
     def leader(self) -> MemberReport | None:
-        """Who leads, as it says itself; of two that say so, the one in the later epoch."""
+        """The leader according to its own report; of two leaders, the one with the later epoch."""
         leading = [one.report for one in self.alive() if one.report.is_leading]
         return max(leading, key=lambda one: one.epoch, default=None)
 
     def configuration(self) -> MemberReport | None:
-        """The report whose log has the last word about who votes and who learns; None while nobody there names any.
+        """The report with the most recent configuration of voters and learners; None if no report has one.
 
-        A damaged disk tells how far it once was, while the log that names its voters may end long before.
+        A damaged disk reports the largest end that its log had, while the log with its configuration may end earlier.
         """
         named = [one.report for one in self.alive() if one.report.voters]
         return max(named, key=lambda one: (one.is_electable, one.tail), default=None)
 
     def statuses(self) -> list[MemberStatus]:
-        """All members, by number, and the empty disks that wait to be added.
+        """All replicas by number, and the empty disks that wait to be added.
 
-        One that is of the set already waits as well, as long as no log names it: the leader let it in, and was asked
-        for something else then, or is gone.
+        A replica of the set that no log names waits as well. Its addition was interrupted by another change or by the
+        end of the leader.
         """
-        latest, leader = self.configuration(), self.leader()
+        latest, leader = self.configuration() or self.last, self.leader()
         voters, learners = (latest.voters, latest.learners) if latest else ((), ())
         known = {*voters, *learners}
         waiting = {one for one in self.living - known if not self.reports[one].report.voters}
@@ -158,59 +164,63 @@ class MemberSet:
         return [MemberStatus(one, state(one), self.reports.get(one)) for one in sorted(known | waiting)]
 
     def route(self) -> tuple[EnodeMember, ...]:
-        """All members as routes tell them."""
+        """All replicas as published in the routes."""
         return tuple(
             EnodeMember(*one.member, one.state, one.reported.report.address if one.reported else "")
             for one in self.statuses()
         )
 
     def missing(self) -> list[MemberId]:
-        """Voters that are not there."""
+        """Voters that do not report."""
         latest = self.configuration()
         return [one for one in latest.voters if one not in self.living] if latest else []
 
 
 class Members:
-    """The members of all enodes."""
+    """The replicas of all enodes."""
 
     def __init__(self, lease_s: float) -> None:
-        """Begin with nobody; a report holds for `lease_s`."""
+        """Start without reports; a report is valid for `lease_s`."""
         self.lease_s = lease_s
         self.sets: dict[str, MemberSet] = {}
 
     def put(self, report: MemberReport, now_s: float) -> MemberSet:
-        """Take over what a member says. Errors: Invalid, Conflict (another set has the name), Fenced, Overloaded."""
+        """Store a replica's report. Errors: Invalid, Conflict (another set has the name), Fenced, Overloaded."""
         _check(report)
         known = self.sets.get(report.enode)
         if known is None:
             if len(self.sets) >= SETS_MAX:
-                raise Overloaded(f"{SETS_MAX} enodes have members here, which is the most; stop some")
+                raise Overloaded(f"{SETS_MAX} enodes have replicas here, the maximum; stop some")
             known = self.sets[report.enode] = MemberSet(report.enode)
         self._check_set(known, report, now_s)
         before = known.reports.get(report.member)
         if before is None and len(known.reports) >= MEMBERS_MAX:
-            raise Overloaded(f"{MEMBERS_MAX} processes report as members of {report.enode!r}; stop some")
-        if before is not None and before.report.incarnation > report.incarnation:
+            raise Overloaded(f"{MEMBERS_MAX} processes report as replicas of {report.enode!r}; stop some")
+        is_copy = before is not None and report.member in known.living and self._is_copy(before, report, now_s)
+        if before is not None and not is_copy and _is_older(report.incarnation, before.report.incarnation):
             raise Fenced(
-                f"a later start of member {report.member.number} of enode {report.enode!r} has reported, at "
-                f"{before.report.address}; stop one of the two",
+                f"a later start of replica {report.member.number} of enode {report.enode!r} has reported, at "
+                f"{before.report.address}; stop one of the two. If there is only one, its disk was restored from an "
+                "older copy and lacks acknowledged messages and votes. Stop it, empty its folder, and add it as a new "
+                "replica",
                 field="incarnation",
             )
-        if before is not None and report.member in known.living and self._is_copy(before, report, now_s):
+        if before is not None and is_copy:
             raise Conflict(
-                f"two processes have copies of the disk of member {report.member.number} of enode {report.enode!r}, at "
-                f"{before.report.member_address} and at {report.member_address}; stop one of them, and empty its disk",
+                f"two processes have copies of the disk of replica {report.member.number} of {report.enode!r}, "
+                f"at {before.report.member_address} and {report.member_address}. Stop one of them, and empty its disk",
                 field="member_address",
                 retry_after_ms=max(1, math.ceil((before.at_s + self.lease_s - now_s) * 1000)),
             )
         known.set_id = report.set_id or known.set_id
         known.reports[report.member] = Reported(report, now_s)
+        known.last = known.configuration() or known.last
         (known.living.discard if report.is_leaving else known.living.add)(report.member)
         _note_leader(known)
         return known
 
     def expire(self, now_s: float) -> list[MemberSet]:
-        """End the reports whose time is over; the sets of those who are gone with that."""
+        """Expire old reports; returns the sets with expired replicas."""
         changed = []
         for one in self.sets.values():
             gone = {member for member in one.living if one.reports[member].at_s + self.lease_s <= now_s}
@@ -224,26 +234,38 @@ class Members:
         return changed
 
     def _is_copy(self, before: Reported, report: MemberReport, now_s: float) -> bool:
-        """Whether the same start of a disk that has a log speaks from two places."""
-        same = before.report.incarnation == report.incarnation and report.set_id == before.report.set_id != ""
+        """Whether the same incarnation of a disk with a log reports from two addresses."""
+        same = _is_same_start(before.report.incarnation, report.incarnation)
+        same = same and report.set_id == before.report.set_id != ""
         return same and before.report.member_address != report.member_address and before.at_s + self.lease_s > now_s
 
     def _check_set(self, known: MemberSet, report: MemberReport, now_s: float) -> None:
-        """One set has the name as long as one of its members is there; then another may have it."""
+        """A set keeps the name while one of its replicas is alive; then another set may have it."""
         if not report.set_id or known.set_id in ("", report.set_id):
             return
         others = [one for one in known.alive() if one.at_s + self.lease_s > now_s]
         if others:
             raise Conflict(
-                f"enode {report.enode!r} is the set of members {known.set_id}, of which member "
-                f"{others[0].report.member.number} is alive at {others[0].report.address}, and this member is of "
-                f"{report.set_id}; give this enode another name, or stop the other and retry",
+                f"enode {report.enode!r} is the replica set {known.set_id}, of which replica "
+                f"{others[0].report.member.number} is alive at {others[0].report.address}, and this replica is of "
+                f"{report.set_id}. Give this enode another name, or stop the other and retry",
                 field="set_id",
                 retry_after_ms=max(1, math.ceil((max(one.at_s for one in others) + self.lease_s - now_s) * 1000)),
             )
         self.sets[known.enode].reports.clear()
         known.living.clear()
+        known.last = None
         known.led_by, known.led_epoch = None, 0
+
+
+def _is_same_start(one: int, other: int) -> bool:
+    """Whether two incarnations are of one start of a disk, or of starts of two copies with the same count."""
+    return one == other or (min(one, other) >= RANDOM_PARTS and one // RANDOM_PARTS == other // RANDOM_PARTS)
+
+
+def _is_older(incarnation: int, known: int) -> bool:
+    """Whether a start is not later than a known one. A disk restored from a copy repeats the counts of known starts."""
+    return incarnation < known or (incarnation != known and _is_same_start(incarnation, known))
 
 
 def _note_leader(known: MemberSet) -> None:
@@ -257,21 +279,21 @@ def _note_leader(known: MemberSet) -> None:
 
 
 def majority(voters: Collection[MemberId]) -> int:
-    """More than half."""
+    """The number of voters in a majority."""
     return len(voters) // 2 + 1
 
 
 def _check(report: MemberReport) -> None:
     check_process_name(report.enode, "enode")
     if report.set_id:
-        check_text(report.set_id, "set_id", "the id that the set got when it began")
+        check_text(report.set_id, "set_id", "the id that the set got when it was created")
     for name in ("address", "member_address"):
         check_address(getattr(report, name), name)
     _check_ids("member", [report.member])
     for name in ("voters", "learners"):
         ids: tuple[MemberId, ...] = getattr(report, name)
         if len(ids) > MEMBERS_MAX:
-            raise Invalid(f"{len(ids)} members; expected at most {MEMBERS_MAX}", field=name)
+            raise Invalid(f"{len(ids)} replicas; expected at most {MEMBERS_MAX}", field=name)
         _check_ids(name, ids)
     if report.suggested is not None:
         _check_ids("suggested", [report.suggested])
@@ -280,5 +302,5 @@ def _check(report: MemberReport) -> None:
 def _check_ids(name: str, ids: Iterable[MemberId]) -> None:
     for one in ids:
         if one.number < 1:
-            raise Invalid(f"{one.number}; give the member's number, 1 or more", field=f"{name}.number")
-        check_text(one.disk, f"{name}.disk", "the id that the disk got when its folder was claimed")
+            raise Invalid(f"{one.number}; give the replica's number, 1 or more", field=f"{name}.number")
+        check_text(one.disk, f"{name}.disk", "the id that the disk got when its folder was first used")

@@ -1,4 +1,4 @@
-"""What enodes hold and the directory does not know: kept, told to operators, and taken in when they say so. Pure."""
+"""Topics that enodes hold and the directory does not have. Operators list them and adopt them. Pure."""
 
 import dataclasses
 from collections import defaultdict
@@ -10,7 +10,7 @@ from ortoo.common.errors import Conflict, Invalid, NotFound
 from ortoo.namesrv.decisions.topics import QUEUE_COUNT_MAX, Permission, Placement, Topic
 
 OFFERS_MAX = 100_000
-"""How many topics are kept of all enodes together; the rest is counted."""
+"""The maximum number of topics kept of all enodes together; further ones are only counted."""
 OFFERS_OF_ENODE_MAX = 10_000
 
 
@@ -25,25 +25,25 @@ class HeldTopic:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTopic:
-    """A topic that the directory does not know, or not on these enodes, or not with so many queues."""
+    """A topic that is not in the directory, or not on these enodes, or not with this number of queues."""
 
     topic_id: int
     name: str
     placements: tuple[Placement, ...]
     obstacle: str = ""
-    """Why it cannot be adopted, and what to do; empty = it can."""
+    """Why it cannot be adopted, and the remedy; empty = it can be adopted."""
 
 
 class Offers:
-    """What each enode said last."""
+    """The last report of each enode."""
 
     def __init__(self) -> None:
-        """Nobody has said anything yet."""
+        """Start without reports."""
         self._said: dict[str, tuple[Sequence[HeldTopic], int]] = {}
-        """By enode: what it holds, and how much more."""
+        """By enode: the topics it holds, and the number of further ones."""
 
     def put(self, enode: str, held: Sequence[HeldTopic], more: int) -> None:
-        """Take over what an enode says, in place of what it said before. Errors: Invalid."""
+        """Replace the previous report of an enode. Errors: Invalid."""
         if not held and enode not in self._said:
             return
         check_process_name(enode, "enode.name")
@@ -63,18 +63,18 @@ class Offers:
             self._said[enode] = kept, more + len(held) - len(kept)
 
     def copy(self) -> "Offers":
-        """What was said until now, for another thread."""
+        """The reports so far, for another thread."""
         offers = Offers()
         offers._said = dict(self._said)
         return offers
 
     @property
     def more(self) -> int:
-        """How many topics enodes hold that are not named here."""
+        """The number of topics that enodes hold and that are not named here."""
         return sum(more for _, more in self._said.values())
 
     def all(self, topics: Mapping[str, Topic], deleted: Mapping[int, object]) -> list[OfferedTopic]:
-        """What is offered beside the `topics` that are known and those that are `deleted`, by name."""
+        """The offered topics, by name: those that are neither in `topics` nor `deleted`."""
         placed: dict[int, list[Placement]] = defaultdict(list)
         names: dict[int, str] = {}
         for enode, (held, _) in sorted(self._said.items()):
@@ -92,14 +92,14 @@ class Offers:
         ]
 
     def named(self, name: str, deleted: Mapping[int, object]) -> list[OfferedTopic]:
-        """What is offered under a name that no topic has."""
+        """The topics offered under a name that no topic has."""
         if not any(one.name == name for held, _ in self._said.values() for one in held):
             return []
         return [one for one in self.all({}, deleted) if one.name == name]
 
 
 def _is_here(held: HeldTopic, enode: str, known: Topic | None) -> bool:
-    """Whether the topic of that name is this one, and lies on the enode with all queues that are held there."""
+    """Whether the topic of that name is this one, and has all held queues on the enode."""
     placement = known.placement(enode) if known is not None and known.topic_id == held.topic_id else None
     return placement is not None and placement.read_queue_count >= held.queue_count
 
@@ -118,24 +118,24 @@ def _obstacle(name: str, topic_id: int, ids: Sequence[int], topics: Mapping[str,
 
 
 def check_not_offered(name: str, offered: Iterable[OfferedTopic]) -> None:
-    """Refuse to create a topic that enodes hold already. Errors: Conflict."""
+    """Refuse to create a topic that enodes already hold. Errors: Conflict."""
     for one in offered:
         where = ", ".join(placement.enode for placement in one.placements)
         raise Conflict(
-            f"a topic {name} with its messages lies on {where}, from a directory that was here before; take it in with "
+            f"a topic {name} with its messages is stored on {where}, from an earlier directory. Adopt it with "
             f"`ortoo topic adopt {name}`, or create another one beside it with ignore_offers",
             field="name",
         )
 
 
 def wanted(names: Sequence[str], offered: Sequence[OfferedTopic]) -> list[OfferedTopic]:
-    """Those that are named; all of them. Errors: NotFound, Conflict."""
+    """The named topics; either all of them or an error. Errors: NotFound, Conflict."""
     found = []
     for number, name in enumerate(names):
         mine = [one for one in offered if one.name == name]
         if not mine:
             raise NotFound(
-                f"no enode offers a topic {name!r}; `ortoo topic offered` shows what they do",
+                f"no enode offers a topic {name!r}; `ortoo topic offered` shows the offered topics",
                 field=f"names[{number}]",
             )
         for one in mine:
@@ -146,13 +146,13 @@ def wanted(names: Sequence[str], offered: Sequence[OfferedTopic]) -> list[Offere
 
 
 def adopted(offer: OfferedTopic, existing: Topic | None, *, version: int, now_ms: int) -> Topic:
-    """The topic with what is offered: as it lies on the enodes, open to all."""
+    """The topic with the offered queues, readable and writable."""
     if existing is None:
         return Topic(offer.name, offer.topic_id, version, Permission.READ_WRITE, offer.placements, now_ms)
     by_enode = {placement.enode: placement for placement in existing.placements}
     for one in offer.placements:
         before = by_enode.get(one.enode)
-        if before is not None and before.write_queue_count < before.read_queue_count:  # somebody keeps producers away
+        if before is not None and before.write_queue_count < before.read_queue_count:  # an operator drains these queues
             one = dataclasses.replace(before, read_queue_count=one.read_queue_count)
         by_enode[one.enode] = one
     placements = tuple(by_enode[enode] for enode in sorted(by_enode))

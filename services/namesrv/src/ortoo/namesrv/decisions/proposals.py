@@ -1,7 +1,7 @@
-"""Whom to propose as leader of an enode, and when. Pure: reports in, a proposal out.
+"""Decides which replica of an enode to propose as leader, and when. Pure: reports in, a proposal out.
 
-A proposal decides nothing: a majority of the members' disks does. So what is said here may be late, doubled or wrong,
-and costs time at worst. What it must do is name somebody who can win, soon, and not disturb who leads.
+A proposal is only a request: a majority of the replicas' disks elects the leader. A late, duplicate or wrong proposal
+only costs time. A proposal should soon name a replica that can win, and must not disturb a current leader.
 """
 
 from collections.abc import Collection, Mapping
@@ -11,37 +11,37 @@ from ortoo.common.errors import Conflict, NotFound
 from ortoo.namesrv.decisions.members import FOLLOWS_ONLY, MemberId, MemberReport, MemberSet, Proposal, majority
 
 PATIENCE_S = 1.5
-"""How long a proposed member has to become the leader; what others said before counts no more after it."""
+"""The time that a proposed replica has to become leader. Reports from before its end are not counted after it."""
 EARLIER_MAX = 64
-"""So many earlier proposals are remembered: more than an enode has members."""
+"""The number of earlier proposals that are remembered; more than an enode has replicas."""
 PATIENCE_DOUBLES = 2
-"""It doubles with each proposal that failed since somebody led, so often at most: a slow disk promises late."""
+"""The patience doubles with each failed proposal, at most this often: a replica with a slow disk votes late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What one name server knows of an enode's proposals."""
+    """One name server's knowledge of an enode's proposals."""
 
     proposal: Proposal | None = None
-    """The last one, by its epoch, whatever the database says now."""
+    """The last proposal, by epoch; it may be newer than the one in the database."""
     stored_epoch: int = 0
-    """What the database has: a new proposal replaces exactly that. A restored database has an older one."""
+    """The epoch in the database, which a new proposal replaces. After a restore it is older than `proposal`."""
     since_s: float = 0.0
-    """When this name server heard of the proposal."""
+    """When this name server read the proposal."""
     earlier: tuple[Proposal, ...] = ()
-    """Those that this name server heard of before."""
+    """Proposals that this name server read before."""
     set_id: str = ""
-    """Of which set of members the enode is."""
+    """The id of the enode's replica set."""
     before_set: int = 0
-    """Proposals up to this epoch were of the set that was the enode before."""
+    """Proposals up to this epoch belong to the enode's previous replica set."""
 
     @property
     def epoch(self) -> int:
-        """Of the last proposal; 0 before the first."""
+        """The epoch of the last proposal; 0 before the first."""
         return self.proposal.epoch if self.proposal else 0
 
     def with_stored(self, stored: Proposal | None, now_s: float) -> "Standing":
-        """What is known after a look into the database."""
+        """The state after the database was read."""
         epoch = stored.epoch if stored else 0
         if stored is None or epoch <= self.epoch:
             return replace(self, stored_epoch=epoch)
@@ -49,12 +49,12 @@ class Standing:
         return replace(self, proposal=stored, stored_epoch=epoch, since_s=now_s, earlier=earlier)
 
     def with_set(self, set_id: str) -> "Standing":
-        """What is known when a set says that it is the enode: what another one failed at is no turn of this one's."""
+        """The state when a set reports as the enode; failed proposals of another set do not count for this one."""
         is_another = self.set_id not in ("", set_id)
         return replace(self, set_id=set_id, before_set=self.epoch if is_another else self.before_set)
 
     def patient_until_s(self, members: MemberSet) -> float:
-        """Until when who was proposed last may become the leader."""
+        """The time until which the last proposed replica may become leader."""
         failed = max(0, len(self.turns(members)) - 1)
         return self.since_s + PATIENCE_S * (1 << min(failed, PATIENCE_DOUBLES))
 
@@ -63,16 +63,16 @@ class Standing:
         return (*self.earlier, self.proposal) if self.proposal else self.earlier
 
     def turns(self, members: MemberSet) -> list[Proposal]:
-        """All proposals since somebody led. Who has never seen a leader cannot tell whether the first one won."""
+        """All proposals since the last known leader. Without one, the first may have won and is left out."""
         own = [one for one in self._all if one.epoch > self.before_set]
         return [one for one in own[members.led_by is None :] if one.epoch > members.led_epoch]
 
 
 def wanted(members: MemberSet, standing: Standing) -> Proposal | None:
-    """Whom to propose now, and under which epoch; None while there is nothing to propose."""
+    """The replica to propose now, and its epoch; None if no proposal is needed."""
     latest = members.configuration()
     if latest is None or len(latest.voters) < 2:
-        return None  # a sole voter leads by itself
+        return None  # a sole voter becomes leader without a proposal
     alive = _alive_voters(members, _named_by_any(members, latest.voters))
     said_after_s = _said_after_s(members, alive, standing)
     fresh = {one for one in alive if members.reports[one].at_s >= said_after_s}
@@ -81,7 +81,7 @@ def wanted(members: MemberSet, standing: Standing) -> Proposal | None:
 
 
 def next_epoch(members: MemberSet, standing: Standing) -> int:
-    """Above all that was proposed, stored, promised or asked for, as far as is known here."""
+    """An epoch above all known ones: proposed, stored, voted for, or requested."""
     reported = [max(one.report.epoch, one.report.suggested_above) for one in members.reports.values()]
     return max([standing.epoch, standing.stored_epoch, *reported]) + 1
 
@@ -91,24 +91,24 @@ def _alive_voters(members: MemberSet, voters: Collection[MemberId]) -> dict[Memb
 
 
 def _named_by_any(members: MemberSet, latest: Collection[MemberId]) -> set[MemberId]:
-    """The voters by the log of any of the `latest` ones, for each stands by its own: the last word may reach nobody."""
+    """The voters named by the log of any `latest` voter; a configuration may have reached only some of the logs."""
     logs = [one.report for one in members.alive() if one.report.member in latest and one.report.is_electable]
     return {*latest, *(voter for one in logs for voter in one.voters)}
 
 
 def _can_lead(report: MemberReport, there: Collection[MemberId]) -> bool:
-    """Whether it may be proposed, and by its own log those that are there could be its majority."""
+    """Whether the replica may be proposed, and its log names a majority that is `there`."""
     is_able = report.is_electable and report.role != FOLLOWS_ONLY and report.member in report.voters
     return is_able and _is_majority(report, there)
 
 
 def _is_majority(report: MemberReport, some: Collection[MemberId]) -> bool:
-    """Whether they are more than half of the voters that a member's log names."""
+    """Whether `some` are more than half of the voters that a replica's log names."""
     return sum(one in some for one in report.voters) >= majority(report.voters)
 
 
 def _said_after_s(members: MemberSet, alive: Mapping[MemberId, MemberReport], standing: Standing) -> float:
-    """What was said before does not count: whoever was proposed last can still win."""
+    """Older reports do not count, since the last proposed replica can still win."""
     proposal = standing.proposal
     if proposal is None or proposal.leader not in alive or any(o.epoch > proposal.epoch for o in alive.values()):
         return float("-inf")
@@ -121,10 +121,10 @@ def _suggested(
     fresh: Collection[MemberId],
     standing: Standing,
 ) -> MemberId | None:
-    """Whom a leader that hands over, or a candidate that steps back, asks for; nobody when that was answered.
+    """The successor that a leader or a candidate requests; None if the request was answered.
 
-    Who asks for itself, because others have promised that epoch already, lets whom they promised it to have its time;
-    and in vain when that one has led.
+    A replica may request itself because others have voted in that epoch for another replica. Then that replica first
+    gets its time, and if it has become leader, the request is ignored.
     """
 
     def is_open(one: MemberReport) -> bool:
@@ -136,7 +136,7 @@ def _suggested(
     if asked is None or asked.suggested is None:
         return None
     if any(one.epoch > asked.suggested_above for one in alive.values()):
-        return None  # somebody stands already, and has promises: a leader that hands over tells its successor itself
+        return None  # a candidate has votes already; a leader notifies its successor directly
     named = alive.get(asked.suggested)
     return named.member if named is not None and _can_lead(named, alive) else None
 
@@ -147,10 +147,11 @@ def _missed(
     fresh: set[MemberId],
     standing: Standing,
 ) -> MemberId | None:
-    """Who has the most, when a majority of its voters hears no leader. A leader that is gone hears none either.
+    """The replica with the longest log, if a majority of its voters receives no heartbeats of a leader.
 
-    One that only reports no more may be cut off from here alone: it is not gone while another voter hears it. One that
-    still says it leads may be frozen since: it is not proposed before it has noticed.
+    A stopped leader counts as receiving none. A leader without reports may be unreachable only from here, so it counts
+    as running while another voter receives its heartbeats. A replica that still reports as leader may have been frozen
+    since, and is not proposed until it has noticed.
     """
     proposed = standing.proposal.leader if standing.proposal else None
     missing = {one for one in fresh if alive[one].is_leader_silent}
@@ -165,19 +166,20 @@ def _missed(
             missing.add(former)
     leader = members.leader()
     if leader is not None and _is_majority(leader, alive.keys() - missing):
-        return None  # whoever misses it by an old log, which names fewer voters, would only disturb
+        return None  # replicas that miss it have an old log with fewer voters, and would only disturb it
 
     def is_able(one: MemberReport) -> bool:
-        # Of two, nobody can tell whether the other one is dead: only who led leads again by itself.
+        # With two replicas, neither knows whether the other one is dead: only the last leader is proposed
+        # automatically.
         is_other_of_two = len(one.voters) == 2 and proposed in one.voters and one.member != proposed
         if one.is_leading or is_other_of_two:
             return False
         return _can_lead(one, alive) and _is_majority(one, missing)
 
-    # Whoever failed may be heard here and by no majority, and what it has more than the others may never be reached: it
-    # has its next turn after all others. So has a leader that lost its majority, for its reign was a turn: should it be
-    # reached all the same, and have more, the one that stands steps back and asks for it. Who hears that leader still
-    # may be cut off with it, and stands for nothing as yet.
+    # A replica whose proposal failed may be reachable from here but not by a majority, and its additional frames may
+    # never be reachable. Its next turn comes after all others. The same holds for a leader that lost its majority,
+    # whose term counts as a turn. If it is reachable after all and has a longer log, the candidate withdraws and
+    # requests it. Replicas that still receive its heartbeats may be cut off with it, and come last.
     turns, first = {one.leader: one.epoch for one in standing.turns(members)}, set(alive)
     if members.led_by is not None:
         former, incarnation = members.led_by
@@ -194,10 +196,10 @@ def _missed(
 
 
 def elected(members: MemberSet, standing: Standing, number: int, disk: str = "") -> Proposal:
-    """An operator's choice. Errors: NotFound; Conflict, which says why that member cannot lead now."""
+    """An operator's choice. Errors: NotFound, and Conflict with the reason why that replica cannot lead now."""
     latest = members.configuration()
     if latest is None:
-        raise NotFound(f"no member of enode {members.enode!r} reports; start them first", field="enode")
+        raise NotFound(f"no replica of enode {members.enode!r} reports; start its replicas first", field="enode")
     chosen = [one for one in latest.voters if one.number == number and disk in ("", one.disk)]
     if not chosen:
         known = ", ".join(str(one.number) for one in latest.voters)
@@ -205,33 +207,33 @@ def elected(members: MemberSet, standing: Standing, number: int, disk: str = "")
     alive = _alive_voters(members, latest.voters)
     report = next((alive[one] for one in chosen if one in alive), None)
     if report is None:
-        raise Conflict(f"member {number} does not report: start it first", field="member")
+        raise Conflict(f"replica {number} does not report: start it first", field="member")
     leader = members.leader()
     silent = sum(one.is_leader_silent for one in alive.values())
     if leader is not None and silent < majority(latest.voters):
-        raise Conflict(f"member {leader.member.number} leads: hand over instead", field="member")
+        raise Conflict(f"replica {leader.member.number} is the leader: transfer leadership instead", field="member")
     if not report.is_electable:
         raise Conflict(
-            f"member {number} has not all of its log again, so it cannot lead: wait until it has followed a leader, or "
-            "elect another one",
+            f"replica {number} does not have its complete log again, so it cannot become leader: wait until it has "
+            "followed a leader, or elect another one",
             field="member",
         )
     ahead = [one for one in alive.values() if one.tail > report.tail]
     best = max((one for one in ahead if one.is_electable), key=lambda one: one.tail, default=None)
     if best is not None:
         raise Conflict(
-            f"member {number} ends at {report.tail.position} in epoch {report.tail.epoch}, and member "
-            f"{best.member.number} at {best.tail.position} in epoch {best.tail.epoch}: what that one alone has may "
-            f"have been acknowledged; elect member {best.member.number}",
+            f"replica {number} ends at {report.tail.position} in epoch {report.tail.epoch}, and replica "
+            f"{best.member.number} at {best.tail.position} in epoch {best.tail.epoch}. Frames that only the latter has "
+            f"may have been acknowledged; elect replica {best.member.number}",
             field="member",
         )
-    # A damaged disk that once had more agrees to nobody who has less, and cannot lead itself.
+    # A replica with a damaged disk whose log was longer once does not vote for a shorter log, and cannot become leader.
     if len(alive) - len(ahead) < majority(latest.voters):
         away = ", ".join(str(one.number) for one in latest.voters if one not in alive)
         advice = f"start one of {away}" if away else "ortoo-enode elect --lose makes one disk a set of its own"
         raise Conflict(
-            f"{len(alive) - len(ahead)} of {len(latest.voters)} voters can agree to member {number}, and "
-            f"{majority(latest.voters)} have to: {advice}",
+            f"{len(alive) - len(ahead)} of {len(latest.voters)} voters can vote for replica {number}, and "
+            f"{majority(latest.voters)} are needed: {advice}",
             field="member",
         )
     return Proposal(next_epoch(members, standing), report.member)

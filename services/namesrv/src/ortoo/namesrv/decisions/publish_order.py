@@ -1,4 +1,4 @@
-"""The queues of a topic that producers are given, in an order that an operator chose instead of the sorted one."""
+"""The queues of a topic for producers, in an order that an operator chose instead of the sorted one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class PublishPlace:
 
 
 PublishOrder = tuple[PublishPlace, ...]
-"""In this order and so many; empty = every queue that takes messages, by enode."""
+"""The queues in this order; empty = all queues that accept messages, by enode."""
 
 
 def check_publish_order(order: Sequence[PublishPlace], write_queue_counts: Mapping[str, int]) -> None:
-    """Refuse an order that names what is not there; `write_queue_counts` are the topic's, by enode. Errors: Invalid."""
+    """Refuse an order that names unknown queues; `write_queue_counts` are the topic's, by enode. Errors: Invalid."""
     seen: set[str] = set()
     for number, place in enumerate(order):
         field = f"{FIELD}[{number}]"
@@ -39,18 +39,18 @@ def check_publish_order(order: Sequence[PublishPlace], write_queue_counts: Mappi
             )
         if not 1 <= place.queue_count <= most:
             raise Invalid(
-                f"{place.queue_count} queues; {place.enode} has {most} that take messages: give 1 to {most}, "
+                f"{place.queue_count} queues; {place.enode} has {most} that accept messages. Give 1 to {most}, "
                 "or change the order together with write_queue_count",
                 field=f"{field}.queue_count",
             )
 
 
 def order_to_text(order: Sequence[PublishPlace]) -> str:
-    """As it is stored: `enode-1:4;enode-0:2`."""
+    """The stored form: `enode-1:4;enode-0:2`."""
     return ";".join(f"{place.enode}:{place.queue_count}" for place in order)
 
 
 def order_of_text(text: str) -> PublishOrder:
-    """As it was stored."""
+    """The order from its stored form."""
     pairs = (place.rpartition(":") for place in filter(None, text.split(";")))
     return tuple(PublishPlace(enode, int(count)) for enode, _, count in pairs)

@@ -1,40 +1,37 @@
-"""Which processes asked for a lease lately and got none. Pure: `now_s` is monotonic seconds."""
+"""The processes that were recently refused a lease. Pure: `now_s` is monotonic seconds."""
 
 from collections.abc import Iterator
 
+from ortoo.common.cluster.refused import refused
+from ortoo.common.errors import Conflict, Fenced
 from ortoo.common.errors.findings import Finding
 
 KEPT_S = 30.0
-"""Longer than it takes a refused process to ask again."""
+"""Longer than the interval at which a refused process retries."""
 PROCESSES_MAX = 100
 
 
 class Refusals:
-    """Remembers each for a while after its last try."""
+    """Remembers each process for a while after its last attempt."""
 
     def __init__(self) -> None:
-        """Nobody was refused."""
-        self._reasons: dict[str, tuple[str, float]] = {}
+        """Start empty."""
+        self._reasons: dict[str, tuple[Conflict | Fenced, float]] = {}
 
-    def refused(self, who: str, reason: str, now_s: float) -> None:
-        """A process got no lease."""
+    def refused(self, who: str, error: Conflict | Fenced, now_s: float) -> None:
+        """Remember that a process got no lease."""
         if who in self._reasons or len(self._recent(now_s)) < PROCESSES_MAX:
-            self._reasons[who] = (reason, now_s + KEPT_S)
+            self._reasons[who] = (error, now_s + KEPT_S)
 
     def accepted(self, who: str) -> None:
-        """It has one now."""
+        """Forget a process that got its lease."""
         self._reasons.pop(who, None)
 
     def findings(self, now_s: float) -> Iterator[Finding]:
-        """Who was refused, and why."""
-        for who, (reason, _) in sorted(self._recent(now_s).items()):
-            yield Finding(
-                "refused double",
-                f"{who} was refused: {reason}",
-                "it gets no lease, and nobody is sent there",
-                "stop one of the two, or give one another name (-p shows its settings)",
-            )
+        """The refused processes with the reasons."""
+        for who, (error, _) in sorted(self._recent(now_s).items()):
+            yield refused(f"{who} was refused: {error.message}", error)
 
-    def _recent(self, now_s: float) -> dict[str, tuple[str, float]]:
+    def _recent(self, now_s: float) -> dict[str, tuple[Conflict | Fenced, float]]:
         self._reasons = {who: one for who, one in self._reasons.items() if one[1] > now_s}
         return self._reasons

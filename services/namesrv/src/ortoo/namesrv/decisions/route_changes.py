@@ -12,7 +12,7 @@ from ortoo.namesrv.decisions.topics import Topic
 
 CHANGES_KEPT = 4096
 ROUTES_BYTES_MAX = 7 << 20
-"""What all topics and groups may take on the wire: lists of them are one message, whose limit is 8 MiB."""
+"""The limit of all topics and groups on the wire: a list of them is one message, whose limit is 8 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class RouteChange:
-    """Everything (`snapshot`), or what changed; `version` is the directory's after it."""
+    """A complete snapshot or a set of changes; `version` is the directory's version after it."""
 
     version: int
     snapshot: bool = False
@@ -47,37 +47,37 @@ class RouteChange:
     """New ones, and those that became due."""
     directory_id: str = ""
     handle_keys: HandleKeys | None = None
-    """All of them, for snodes alone; None = as before."""
+    """All keys, only for snodes; None = unchanged."""
     group_deletions: tuple[DeletedGroup, ...] = ()
     """New ones, and those that became due."""
 
     @property
     def deleted_topic_ids(self) -> list[int]:
-        """Of those that can come back."""
+        """Ids of topics that can be restored."""
         return [one.topic_id for one in self.deletions if not one.is_due]
 
     @property
     def due_topic_ids(self) -> list[int]:
-        """Of those whose messages go."""
+        """Ids of topics whose messages are to be deleted."""
         return [one.topic_id for one in self.deletions if one.is_due]
 
     @property
     def due_groups(self) -> list[DeletedGroup]:
-        """Of which enodes drop what they keep."""
+        """Groups whose state enodes are to delete."""
         return [one for one in self.group_deletions if one.is_due]
 
 
 class Routes:
-    """Everything watchers may know, and its last changes.
+    """All routes, and their last changes.
 
-    The log is one for all watchers, so its size does not depend on their number: a watcher that falls behind by more
-    than `changes_kept` gets everything anew.
+    All watchers share one log of changes, so that its size does not depend on their number. A watcher that is more than
+    `changes_kept` behind gets a snapshot.
     """
 
     def __init__(
         self, stored: Contents, handle_keys: HandleKeys | None = None, *, changes_kept: int = CHANGES_KEPT
     ) -> None:
-        """Begin with what is stored; no process is known yet. `handle_keys` are those that snodes get."""
+        """Start with the stored contents and without processes. `handle_keys` are those that snodes get."""
         self.directory_id = stored.directory_id
         self.handle_keys = handle_keys
         self.version = stored.version
@@ -92,7 +92,7 @@ class Routes:
         self._count = 0
 
     def apply(self, change: RouteChange) -> None:
-        """Take over what changed and keep it for the watchers. An older version does not lower the directory's."""
+        """Apply a change and keep it for the watchers. An older version does not lower the directory's."""
         self._bytes += self.growth_bytes(change)
         self.version = max(self.version, change.version)
         self.handle_keys = change.handle_keys or self.handle_keys
@@ -117,12 +117,12 @@ class Routes:
         self._count += 1
 
     def forget_changes(self) -> None:
-        """Let every watcher get everything anew: what is served is no more what it was with changes since."""
+        """Send a snapshot to every watcher next, since the kept changes do not lead to the current state."""
         self._changes.clear()
         self._count += 1
 
     def difference(self, stored: Contents, handle_keys: HandleKeys | None) -> RouteChange | None:
-        """What makes these routes equal to what is stored; None when they are."""
+        """The change that makes these routes equal to the stored contents; None when they are equal."""
         version = stored.version
         change = RouteChange(
             version,
@@ -138,11 +138,11 @@ class Routes:
 
     @property
     def room_bytes(self) -> int:
-        """How many more bytes of topics and groups fit."""
+        """The remaining space for topics and groups, bytes."""
         return ROUTES_BYTES_MAX - self._bytes
 
     def growth_bytes(self, change: RouteChange) -> int:
-        """How many bytes a change would add to a snapshot, rounded up; less than 0 when it takes away."""
+        """The bytes that a change adds to a snapshot, rounded up; negative when it removes more than it adds."""
         gone_topics = {*change.deleted_topics, *(topic.name for topic in change.topics)} & self.topics.keys()
         gone_groups = {*change.deleted_groups, *(group.name for group in change.groups)} & self.groups.keys()
         added = sum(map(_topic_bytes, change.topics)) + sum(map(_group_bytes, change.groups))
@@ -153,7 +153,7 @@ class Routes:
         )
 
     def snapshot(self) -> RouteChange:
-        """Everything, each kind by name."""
+        """All routes, each kind ordered by name."""
         return RouteChange(
             self.version,
             snapshot=True,
@@ -168,9 +168,9 @@ class Routes:
         )
 
     def next_after(self, seen: int | None) -> tuple[RouteChange | None, int]:
-        """What a watcher that has seen so many changes gets next, and how many it has seen then.
+        """The next change for a watcher, and the number of changes that it has seen then.
 
-        `seen` None, or so few that some are forgotten: a snapshot. Everything seen: None.
+        If `seen` is None, or the following changes are no longer kept: a snapshot. If all changes were seen: None.
         """
         oldest = self._count - len(self._changes)
         if seen is None or seen < oldest:
@@ -181,7 +181,7 @@ class Routes:
 
 
 def _topic_bytes(topic: Topic) -> int:
-    """What a topic takes on the wire, at most: the numbers in it as if they were large."""
+    """The maximum size of a topic on the wire, for large values of its numbers."""
     places = sum(18 + len(one.enode) for one in topic.placements)
     return 52 + len(topic.name) + places + sum(10 + len(one.enode) for one in topic.publish_order)
 

@@ -1,4 +1,4 @@
-"""What processes say about themselves, checked."""
+"""Checks of the texts that processes report about themselves."""
 
 from ortoo.common.cluster.addresses import is_address
 from ortoo.common.errors import Invalid
@@ -7,12 +7,12 @@ TEXT_LENGTH_MAX = 255
 
 
 def check_address(address: str, name: str) -> None:
-    """Refuse what is not host:port. Errors: Invalid."""
+    """Refuse a text that is not host:port. Errors: Invalid."""
     if len(address) > TEXT_LENGTH_MAX or not is_address(address):
         raise Invalid(f"{address[:TEXT_LENGTH_MAX]!r}; give host:port where others reach the process", field=name)
 
 
 def check_text(text: str, name: str, what: str) -> None:
-    """Refuse what is empty or too long. Errors: Invalid."""
+    """Refuse an empty text and one that is too long. Errors: Invalid."""
     if not 1 <= len(text) <= TEXT_LENGTH_MAX:
         raise Invalid(f"{len(text)} characters; give {what}, 1 to {TEXT_LENGTH_MAX} characters", field=name)

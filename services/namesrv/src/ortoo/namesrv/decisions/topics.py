@@ -1,4 +1,4 @@
-"""Decisions about topics: what a request may create or change, as pure functions of what is there."""
+"""Decisions about topics: validated creations and changes, as pure functions of the current state."""
 
 import dataclasses
 import enum
@@ -18,7 +18,7 @@ LITE_TTL_MAX_MS = 365 * 86_400_000
 
 
 class Permission(enum.IntEnum):
-    """What may be done with a topic; the numbers are those on the wire."""
+    """The operations that a topic allows; the numbers are those on the wire."""
 
     UNSPECIFIED = 0
     READ_WRITE = 1
@@ -28,10 +28,10 @@ class Permission(enum.IntEnum):
 
 
 class MessageType(enum.IntEnum):
-    """What kind of messages a topic takes; the numbers are those on the wire."""
+    """The message type that a topic accepts; the numbers are those on the wire."""
 
     UNSPECIFIED = 0
-    """Every kind."""
+    """Every type."""
     NORMAL = 1
     FIFO = 2
     DELAY = 3
@@ -62,7 +62,7 @@ class Topic:
     message_type: MessageType = MessageType.UNSPECIFIED
     publish_order: PublishOrder = ()
     lite_ttl_ms: int = 0
-    """Of a parent of lite topics: how long one of them lives without a message; 0 = for ever."""
+    """For a parent of lite topics, the time without a message after which a lite topic is deleted; 0 = never."""
 
     def placement(self, enode: str) -> Placement | None:
         """Its queues on one enode."""
@@ -81,7 +81,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic as asked for; 0 and UNSPECIFIED stand for the defaults, no enodes for all that are alive."""
+    """A requested topic; 0 and UNSPECIFIED are the defaults, no enodes = all live enodes."""
 
     name: str
     read_queue_count: int = 0
@@ -90,13 +90,13 @@ class NewTopic:
     enodes: tuple[str, ...] = ()
     message_type: MessageType = MessageType.UNSPECIFIED
     ignore_offers: bool = False
-    """Create it although enodes hold a topic of this name that the directory does not know."""
+    """Create it although enodes hold a topic of this name that is not in the directory."""
     lite_ttl_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """A change as asked for; 0, UNSPECIFIED and None leave a value as it is."""
+    """A requested change; 0, UNSPECIFIED and None leave a value unchanged."""
 
     name: str
     read_queue_count: int = 0
@@ -108,7 +108,7 @@ class TopicChange:
 
 
 def completed(request: NewTopic) -> NewTopic:
-    """Check a request by itself and fill in its defaults. Errors: Invalid, naming the field."""
+    """Check a request on its own and fill in its defaults. Errors: Invalid, naming the field."""
     check_topic_name(request.name, "name")
     read = request.read_queue_count or QUEUE_COUNT_DEFAULT
     write = request.write_queue_count or read
@@ -129,9 +129,9 @@ def create(
     version: int,
     now_ms: int,
 ) -> Topic:
-    """The topic that fulfils a completed request: a new one, or the `existing` one if it is what is asked for.
+    """The topic of a completed request: a new one, or the `existing` one if it has the requested properties.
 
-    `enodes` says of each known enode whether it is alive. Errors: AlreadyExists, NotFound, Conflict, Overloaded.
+    `enodes` has the liveness of each registered enode. Errors: AlreadyExists, NotFound, Conflict, Overloaded.
     """
     if existing is not None:
         _check_same(request, existing)
@@ -152,40 +152,40 @@ def create(
 
 
 def check_count(count: int) -> None:
-    """Refuse more topics than there may be. Errors: Overloaded."""
+    """Refuse more topics than the limit. Errors: Overloaded."""
     if count > TOPICS_MAX:
-        raise Overloaded(f"{TOPICS_MAX} topics are the most, not {count}; delete some that are not used any more")
+        raise Overloaded(f"{TOPICS_MAX} topics are the maximum, not {count}; delete unused topics")
 
 
 def place(topic: str, named: Collection[str], enodes: Mapping[str, bool], field: str = "enodes") -> list[str]:
-    """The enodes for a topic, sorted: those `named`, or all that are alive. Errors: NotFound, Conflict."""
+    """The enodes for a topic, sorted: the `named` ones, or all that are alive. Errors: NotFound, Conflict."""
     alive = sorted(name for name, lives in enodes.items() if lives)
     known = ", ".join(alive) or "none"
     for name in sorted(named):
         if name not in enodes:
             raise NotFound(
-                f"no enode {name!r} has registered; alive are: {known}; start it, or fix the name", field=field
+                f"no enode {name!r} has registered; start it, or correct the name. Live enodes: {known}", field=field
             )
         if not enodes[name]:
-            raise Conflict(f"enode {name!r} is not alive; start it, or name others; alive are: {known}", field=field)
+            raise Conflict(f"enode {name!r} is not alive; start it, or name others. Live enodes: {known}", field=field)
     if not named and not alive:
         raise Conflict(
-            f"topic {topic!r} cannot be placed: no enode is alive; start one (it registers within seconds), then retry",
+            f"topic {topic!r} cannot be placed: no enode is alive. Start one (it registers within seconds), then retry",
             retry_after_ms=1000,
         )
     return sorted(named) or alive
 
 
 def change(request: TopicChange, existing: Topic | None, enodes: Mapping[str, bool], *, version: int) -> Topic:
-    """The topic after a change; the `existing` one itself if it is so already. Errors: NotFound, Invalid, Conflict."""
+    """The topic after a change; the `existing` one if nothing changes. Errors: NotFound, Invalid, Conflict."""
     topic = found(request.name, existing)
     _check_enodes(request.add_enodes, "add_enodes")
     read = request.read_queue_count or topic.read_queue_count
     write = request.write_queue_count or min(topic.write_queue_count, read)
     if read < topic.read_queue_count:
         raise Invalid(
-            f"topic {topic.name} has {topic.read_queue_count} read queues and their messages; {read} would lose some; "
-            "lower write_queue_count instead, then the rest drains",
+            f"topic {topic.name} has {topic.read_queue_count} read queues with their messages; {read} would lose some. "
+            "Instead lower write_queue_count, so that the other queues are drained",
             field="read_queue_count",
         )
     _check_counts(read, write)
@@ -221,7 +221,7 @@ def _check_counts(read: int, write: int) -> None:
             raise Invalid(f"{count} queues; give 1 to {QUEUE_COUNT_MAX}", field=field)
     if write > read:
         raise Invalid(
-            f"{write} write queues but {read} read queues: messages in the others could never be read; "
+            f"{write} write queues but {read} read queues, so that messages in the others could never be read; "
             "give at most as many as read_queue_count",
             field="write_queue_count",
         )
@@ -247,7 +247,7 @@ def _check_enodes(names: Sequence[str], field: str) -> None:
 
 
 def _check_same(request: NewTopic, existing: Topic) -> None:
-    """No enodes in the request means: wherever it is."""
+    """Compare the request with an existing topic; no enodes in the request = any enodes. Errors: AlreadyExists."""
     asked = {
         "permission": (request.permission.name, existing.permission.name),
         "message_type": (request.message_type.name, existing.message_type.name),
@@ -261,6 +261,6 @@ def _check_same(request: NewTopic, existing: Topic) -> None:
         if wanted != has:
             raise AlreadyExists(
                 f"topic {existing.name} exists with {field} {has}, not {wanted}; "
-                "change it with UpdateTopic, or ask for what it has",
+                "change it with UpdateTopic, or request the existing value",
                 field=field,
             )

@@ -1,4 +1,4 @@
-"""What taking offered topics in does to what is stored and to what watchers are told."""
+"""Adoption of offered topics: the stored change and the change for watchers."""
 
 from collections.abc import Sequence
 
@@ -9,13 +9,13 @@ from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic
 
 Adoption = tuple[list[Topic], list[OfferedTopic]]
-"""What was taken in, and what could not be."""
+"""The adopted topics, and the offered topics that could not be adopted."""
 
 
 def adopt(
     said: Offers, names: Sequence[str], everything: bool, now_ms: int, stored: Transaction
 ) -> tuple[Adoption, RouteChange | None]:
-    """Take in the named ones of what was offered, or `everything` that can be. Errors: `offers.wanted`; Overloaded."""
+    """Adopt the named offered topics, or `everything` that can be. Errors: `offers.wanted`; Overloaded."""
     known = stored.contents()
     existing = {topic.name: topic for topic in known.topics}
     offered = said.all(existing, {one.topic_id: one for one in known.deletions})

@@ -1,4 +1,4 @@
-"""What deleting topics and groups, and taking that back, does to what is stored and to what watchers are told."""
+"""Deletion and restoration of topics and groups: the stored change and the change for watchers."""
 
 from ortoo.common.errors import Conflict
 from ortoo.namesrv.catalog.transaction import Transaction
@@ -12,10 +12,10 @@ from ortoo.namesrv.decisions.topics import Topic
 def delete_topic(
     name: str, version: int, now_ms: int, grace_ms: int, stored: Transaction
 ) -> tuple[DeletedTopic, RouteChange]:
-    """Move a topic to the deleted ones. Errors: Invalid, NotFound; Conflict when it has another version than this."""
+    """Delete a topic, which is kept to be restored. Errors: Invalid, NotFound, Conflict if its version differs."""
     topic = topics.found(name, stored.topic(name))
     if version not in (0, topic.version):
-        what = f"topic {name} has version {topic.version}, not {version}: it was changed meanwhile; look at it again"
+        what = f"topic {name} has version {topic.version}, not {version}: it was changed meanwhile; read it again"
         raise Conflict(what, field="version")
     deletion = deletions.delete(topic, now_ms=stored.now_ms(now_ms), grace_ms=grace_ms)
     stored.delete_topic(deletion)
@@ -23,7 +23,7 @@ def delete_topic(
 
 
 def undelete_topic(name: str, topic_id: int, stored: Transaction) -> tuple[Topic, RouteChange]:
-    """Move a topic back. Errors: as `deletions.undelete`."""
+    """Restore a deleted topic. Errors: as `deletions.undelete`."""
     deleted = stored.deleted_topics(name=name)
     topic = deletions.undelete(name, topic_id, stored.topic(name), deleted, version=stored.version)
     stored.undelete_topic(topic)
@@ -31,7 +31,7 @@ def undelete_topic(name: str, topic_id: int, stored: Transaction) -> tuple[Topic
 
 
 def delete_group(name: str, now_ms: int, grace_ms: int, stored: Transaction) -> tuple[DeletedGroup, RouteChange]:
-    """Move a group to the deleted ones. Errors: Invalid, NotFound."""
+    """Delete a group, which is kept to be restored. Errors: Invalid, NotFound."""
     group = groups.found(name, stored.group(name))
     now_ms = stored.now_ms(now_ms)
     deletion = deletions.delete_group(group, now_ms=now_ms, grace_ms=grace_ms, version=stored.version)
@@ -40,7 +40,7 @@ def delete_group(name: str, now_ms: int, grace_ms: int, stored: Transaction) -> 
 
 
 def undelete_group(name: str, stored: Transaction) -> tuple[Group, RouteChange]:
-    """Move a group back. Errors: as `deletions.undelete_group`."""
+    """Restore a deleted group. Errors: as `deletions.undelete_group`."""
     existing, deletion = stored.group(name), next(iter(stored.deleted_groups(name=name)), None)
     group = deletions.undelete_group(name, existing, deletion, version=stored.version)
     stored.forget_deleted_groups([name])
@@ -49,7 +49,7 @@ def undelete_group(name: str, stored: Transaction) -> tuple[Group, RouteChange]:
 
 
 def end_topics(now_ms: int, stored: Transaction) -> tuple[set[int], RouteChange | None]:
-    """Say which deleted topics are due; returns the ids of those that are told no more."""
+    """Mark the deleted topics that are due; returns the ids of deletions that are no longer reported."""
     deleted, now_ms = stored.deleted_topics(), stored.now_ms(now_ms)
     due = tuple(deletions.due(deleted, now_ms))
     forgotten = deletions.forgotten({one.topic_id: one for one in deleted}, now_ms)
@@ -58,7 +58,7 @@ def end_topics(now_ms: int, stored: Transaction) -> tuple[set[int], RouteChange 
 
 
 def end_groups(now_ms: int, stored: Transaction) -> tuple[set[str], RouteChange | None]:
-    """The same for groups, by name; of those that are there again the deletion is over."""
+    """As `end_topics` for groups, by name; the deletions of groups that exist again end too."""
     deleted, existing = stored.deleted_groups(), {group.name for group in stored.contents().groups}
     now_ms = stored.now_ms(now_ms)
     due, again = deletions.due_groups(deleted, existing, now_ms, version=stored.version)

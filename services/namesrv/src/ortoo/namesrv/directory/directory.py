@@ -1,4 +1,4 @@
-"""The directory of the cluster: decisions, storage, leases and watchers, put together."""
+"""The directory of the cluster: combines decisions, storage, leases and watchers."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ _log = get_logger("directory")
 
 
 class Directory:
-    """Topics and groups (stored, served from memory) and the processes that are there (in memory only)."""
+    """Topics and groups (stored, served from memory) and the registered processes (only in memory)."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Directory:
         clock: Clock,
         randomness: Randomness,
     ) -> None:
-        """Begin with what the catalog holds, `stored`; processes come back by their heartbeats."""
+        """Start with the catalog's contents, `stored`; processes register again with their heartbeats."""
         self._catalog = catalog
         self._rotation = rotation
         self._unsigned_handles = stored.unsigned_handles
@@ -63,20 +63,20 @@ class Directory:
         """Every stored change up to this version is in the routes."""
         self._behind = asyncio.Event()
         self.outcomes = {"stored": 0, "refused": 0, "failed": 0}
-        """How many changes were made, were refused for a reason of their own, or met a database that failed."""
+        """The number of changes that were stored, that were refused, and that failed because of the database."""
 
     @property
     def version(self) -> int:
-        """Grows with every change of a topic or a group."""
+        """Increases with every change of a topic or a group."""
         return self._routes.version
 
     @property
     def directory_id(self) -> str:
-        """Which directory this is, whichever name server serves it."""
+        """The id of the directory, the same on all its name servers."""
         return self._routes.directory_id
 
     def processes(self) -> list[tuple[str, str, bool]]:
-        """(role, name, whether it is alive) of every enode and snode that is known."""
+        """(role, name, whether it is alive) of every registered enode and snode."""
         enodes = [("enode", enode.name, enode.alive) for enode in self._leases.enodes().values()]
         return enodes + [("snode", snode.name, snode.alive) for snode in self._leases.snodes().values()]
 
@@ -93,9 +93,9 @@ class Directory:
         return [group for _, group in sorted(self._routes.groups.items())]
 
     async def create_topic(self, request: NewTopic) -> Topic:
-        """Create a topic, or give the equal one that exists.
+        """Create a topic, or return an existing one with the same properties.
 
-        Errors: as `topics.completed` and `topics.create`; Conflict when enodes offer one of this name.
+        Errors: as `topics.completed` and `topics.create`; Conflict if enodes offer one of this name.
         """
         request = topics.completed(request)
         offered = () if request.ignore_offers else self._offers.named(request.name, self._routes.deleted)
@@ -130,25 +130,25 @@ class Directory:
         return await self._change(decide)
 
     async def delete_topic(self, name: str, *, at_once: bool = False, version: int = 0) -> DeletedTopic:
-        """Delete a topic, so that it can come back unless `at_once`. Errors: as `deleting.delete_topic`."""
+        """Delete a topic; it can be restored unless `at_once`. Errors: as `deleting.delete_topic`."""
         grace_ms = 0 if at_once else self.deletion_grace_ms
         return await self._change(partial(deleting.delete_topic, name, version, self._clock.now_ms(), grace_ms))
 
     async def undelete_topic(self, name: str, topic_id: int) -> Topic:
-        """Take a deletion back. Errors: as `deletions.undelete`."""
+        """Restore a deleted topic. Errors: as `deletions.undelete`."""
         return await self._change(partial(deleting.undelete_topic, name, topic_id))
 
     def deleted_topics(self) -> list[DeletedTopic]:
-        """Those that can come back, the last deleted first."""
+        """The topics that can be restored, the last deleted first."""
         found = [one for one in self._routes.deleted.values() if not one.is_due]
         return sorted(found, key=lambda one: -one.deleted_at_ms)
 
     async def end_deletions(self) -> None:
-        """Say of which deletions the grace period is over, and forget the oldest."""
+        """Publish the deletions whose grace period has expired, and remove the oldest ones."""
         now_ms, known, groups_known = self._clock.now_ms(), self._routes.deleted, self._routes.deleted_groups
         old = deletions.forgotten(known, now_ms)
         if old or deletions.due(known.values(), now_ms):
-            with contextlib.suppress(Unavailable, DataLoss):  # counted, and tried again
+            with contextlib.suppress(Unavailable, DataLoss):  # counted, and retried later
                 for topic_id in old | await self._change(partial(deleting.end_topics, now_ms)):
                     known.pop(topic_id, None)
         told = deletions.forgotten(groups_known, now_ms)
@@ -158,7 +158,7 @@ class Directory:
                     groups_known.pop(name, None)
 
     async def renew_handle_keys(self) -> None:
-        """Make a new key to seal handles with, if that is due."""
+        """Create a new key that seals handles, if one is due."""
         now_ms, known = self._clock.now_ms(), self._routes.handle_keys
         if known is not None and not self._rotation.is_due(known.keys, now_ms):
             return
@@ -174,18 +174,18 @@ class Directory:
 
         try:
             await self._change(decide)
-        except (Unavailable, DataLoss) as error:  # counted, and tried again
+        except (Unavailable, DataLoss) as error:  # counted, and retried later
             _log.emit(log_events.HANDLE_KEY_ROTATION_FAILED, reason=str(error))
 
     def _handed_out(self, keys: tuple[HandleKey, ...]) -> HandleKeys:
         return self._rotation.handed_out(keys, unsigned_before=self._unsigned_handles)
 
     def offered_topics(self) -> tuple[list[OfferedTopic], int]:
-        """What enodes hold and the directory does not know, by name; and how much more there is."""
+        """The topics that enodes hold and the directory does not have, by name; and the number of further ones."""
         return self._offers.all(self._routes.topics, self._routes.deleted), self._offers.more
 
     async def adopt_topics(self, names: Sequence[str], *, everything: bool) -> adopting.Adoption:
-        """Take offered topics in; with `everything` all that can be, and the second list has the others.
+        """Adopt offered topics; with `everything` all that can be, and the second list has the others.
 
         Errors: as `offers.wanted`; Overloaded.
         """
@@ -212,52 +212,56 @@ class Directory:
         return await self._change(decide)
 
     async def delete_group(self, name: str, *, at_once: bool = False) -> DeletedGroup:
-        """Delete a group, so that it can come back unless `at_once`. Errors: Invalid, NotFound."""
+        """Delete a group; it can be restored unless `at_once`. Errors: Invalid, NotFound."""
         grace_ms = 0 if at_once else self.group_deletion_grace_ms
         return await self._change(partial(deleting.delete_group, name, self._clock.now_ms(), grace_ms))
 
     async def undelete_group(self, name: str) -> Group:
-        """Take a deletion back. Errors: as `deletions.undelete_group`."""
+        """Restore a deleted group. Errors: as `deletions.undelete_group`."""
         group = await self._change(partial(deleting.undelete_group, name))
         self._routes.deleted_groups.pop(name, None)
         return group
 
     def deleted_groups(self) -> list[DeletedGroup]:
-        """Those that can come back, the last deleted first."""
+        """The groups that can be restored, the last deleted first."""
         found = [one for one in self._routes.deleted_groups.values() if not one.is_due]
         return sorted(found, key=lambda one: -one.deleted_at_ms)
 
+    def check_double(self, enode: Enode, *, may_succeed: bool) -> None:
+        """Errors: as `Leases.check_double`."""
+        self._leases.check_double(enode, self._clock.monotonic_s(), may_succeed=may_succeed)
+
     def register_enode(self, enode: Enode, directory_id: str, unknown: Sequence[HeldTopic], more: int) -> None:
-        """Give or renew an enode's lease, and remember what it holds that this directory does not know.
+        """Grant or renew an enode's lease, and remember its topics that this directory does not have.
 
         Errors: as `Leases.register_enode` and `Offers.put`.
         """
         self._tell(enode=self._leases.register_enode(enode, self._clock.monotonic_s()))
-        if directory_id == self.directory_id:  # otherwise it speaks of another one
+        if directory_id == self.directory_id:  # otherwise the topics are unknown to another directory
             self._offers.put(enode.name, unknown, more)
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool) -> None:
-        """Give or renew a snode's lease. Errors: as `Leases.register_snode`."""
+        """Grant or renew a snode's lease. Errors: as `Leases.register_snode`."""
         now_s = self._clock.monotonic_s()
         news = self._leases.register_snode(snode, incarnation, shares_membership=shares_membership, now_s=now_s)
         self._tell(snode=news)
 
     def put_members(self, known: MemberSet) -> None:
-        """Tell what an enode's members are, and where its leader is. Errors: Overloaded."""
+        """Publish an enode's replicas and its leader's address. Errors: Overloaded."""
         self._tell(enode=self._leases.put_members(known, self._clock.monotonic_s()))
 
     def unregister_enode(self, name: str, epoch: int) -> None:
-        """End an enode's lease for a reign; nothing happens when it has none, or another one's."""
+        """End an enode's lease of an epoch; no effect if it has none or a later one."""
         self._tell(enode=self._leases.end_enode(name, epoch))
 
     def unregister_snode(self, name: str) -> None:
-        """End a snode's lease; nothing happens when it has none."""
+        """End a snode's lease; no effect if it has none."""
         self._tell(snode=self._leases.end_snode(name))
 
     async def follow_others(self, interval_s: float) -> None:
-        """Take over for ever what other name servers store, and what was stored though the database said it failed.
+        """Continuously apply changes stored by other name servers, and own changes that were stored despite an error.
 
-        A process that cannot follow what is stored gives wrong answers to everybody: better that it ends.
+        If this loop fails, the process must end, since it would serve wrong data.
         """
         failing = False
         while True:
@@ -284,21 +288,21 @@ class Directory:
 
     def _take_over(self, stored: Contents) -> None:
         if stored.version <= self._synced:
-            return  # a change of our own came in between
+            return  # an own change was stored in between
         change = self._routes.difference(stored, self._handed_out(stored.handle_keys))
         deleted = {one.name for one in stored.group_deletions}
         for name in self._routes.deleted_groups.keys() - deleted:
-            del self._routes.deleted_groups[name]  # another name server took it back, or need not tell it any more
+            del self._routes.deleted_groups[name]  # restored by another name server, or no longer reported
         self._synced = stored.version
         told = {topic.topic_id for topic in stored.topics} | {one.topic_id for one in stored.deletions}
         is_older = any(topic.topic_id not in told for topic in self._routes.topics.values())
         if change is not None:
             self.watches.publish(change)
-        if is_older:  # nobody deleted those that are gone: enodes offer what a snapshot does not know
+        if is_older:  # the missing topics were not deleted: after a snapshot enodes offer them
             self.watches.begin_anew()
 
     async def expire(self) -> None:
-        """End the leases whose time has come, and tell the watchers."""
+        """End the expired leases, and notify the watchers."""
         enodes, snodes = self._leases.expire(self._clock.monotonic_s())
         for enode in enodes:
             self._tell(enode=enode)
@@ -306,7 +310,7 @@ class Directory:
             self._tell(snode=snode)
 
     async def end_watches_when(self, event: asyncio.Event) -> None:
-        """Let every watcher finish as soon as `event` is set, which is when the process stops."""
+        """End all watches as soon as `event` is set, which is when the process shuts down."""
         await event.wait()
         self.watches.end()
 
@@ -323,25 +327,25 @@ class Directory:
                 _log_process("enode", enode)
             self.watches.publish(RouteChange(self.version, enodes=(enode,)))
             for forgotten in self._routes.enodes.keys() - self._leases.enodes().keys():
-                del self._routes.enodes[forgotten]  # made room for another; watchers know it as dead
+                del self._routes.enodes[forgotten]  # replaced by another enode; watchers know that it is dead
         if snode is not None:
             _log_process("snode", snode)
             self.watches.publish(RouteChange(self.version, snodes=(snode,)))
 
     async def _change(self, decide: Callable[[Transaction], tuple[T, RouteChange | None]]) -> T:
-        """Store a change, then serve it and tell it; also when the caller goes away in between."""
+        """Store a change, then serve and publish it, also if the caller disconnects in between."""
         heard = self._synced
 
         def bounded(stored: Transaction) -> tuple[tuple[T, RouteChange | None], bool]:
             if stored.version <= heard:
                 raise Unavailable(
-                    "the name server's database was put back; retry when that is known", retry_after_ms=500
+                    "the name server's database was restored; retry when that is noticed", retry_after_ms=500
                 )
             answer, change = decide(stored)
             if change is not None and self._routes.growth_bytes(change) > max(0, self._routes.room_bytes):
                 raise Overloaded(
-                    f"the directory is full: everything in it must fit into {ROUTES_BYTES_MAX} bytes; "
-                    "delete topics or groups that are not used any more"
+                    f"the directory is full: all its contents must fit into {ROUTES_BYTES_MAX} bytes. "
+                    "Delete unused topics or groups"
                 )
             return (answer, change), change is not None
 
@@ -349,12 +353,12 @@ class Directory:
             if done.cancelled():
                 return
             if isinstance(done.exception(), Unavailable | DataLoss):
-                self._behind.set()  # it may be stored all the same
+                self._behind.set()  # it may be stored nevertheless
             elif done.exception() is None and (change := done.result()[1]) is not None:
                 if change.version == self._synced + 1:
                     self._synced = change.version
                     self.watches.publish(change)
-                else:  # another name server stored something in between: take over both together
+                else:  # another name server stored a change in between: apply both together
                     self._behind.set()
 
         storing = self._catalog.change(bounded)

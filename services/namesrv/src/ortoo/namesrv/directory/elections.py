@@ -1,4 +1,4 @@
-"""Members of enodes report here; who is to lead is decided, stored where all name servers see it, and answered."""
+"""Elections: replicas report, a leader is proposed, stored for all name servers, and returned to the replicas."""
 
 import asyncio
 import contextlib
@@ -17,9 +17,9 @@ from ortoo.namesrv.decisions.members import MemberReport, Members, MemberSet, Me
 from ortoo.namesrv.decisions.proposals import Standing
 
 HOLD_S = 0.3
-"""How long the answer to a member that hears no leader waits for a proposal: it could not do anything before."""
+"""How long the answer to a replica without a leader waits for a proposal; without one the answer is of no use."""
 TRIES = 2
-"""When another name server was quicker, its proposal is looked at and, if it cannot stand, replaced."""
+"""If another name server stored a proposal first, it is checked, and replaced if that leader cannot win."""
 _log = get_logger("elections")
 
 
@@ -31,7 +31,7 @@ class _Enode:
 
 
 class Elections:
-    """What is known of the members of all enodes, and of who was proposed. Only the latter is stored."""
+    """The replicas of all enodes, and the proposed leaders. Only the proposals are stored."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Elections:
         shared: bool,
         clock: Clock,
     ) -> None:
-        """A report holds for `lease_s`; `tell` hears of sets that may have changed.
+        """A report is valid for `lease_s`; `tell` is called with replica sets that may have changed.
 
         `shared` = other name servers use the same database.
         """
@@ -55,40 +55,41 @@ class Elections:
         self._is_failing = False
 
     async def load(self) -> None:
-        """Know what was proposed before this start. A database that does not answer is asked again later."""
+        """Read the proposals from before this start. If the database does not answer, they are read later."""
         await self._read(since_s=-math.inf)
 
     def sets(self) -> list[MemberSet]:
-        """The members of every enode that has some, by name."""
+        """The replica sets of all enodes that have one, by name."""
         return [known for _, known in sorted(self._members.sets.items())]
 
     def found(self, enode: str) -> MemberSet:
-        """The members of one enode. Errors: NotFound."""
+        """The replica set of one enode. Errors: NotFound."""
         known = self._members.sets.get(enode)
         if known is None:
             raise NotFound(
-                f"no members of enode {enode!r} report here: give the name of one that has members, or start them",
+                f"no replicas of enode {enode!r} report here: give the name of an enode with replicas, or start them",
                 field="enode",
             )
         return known
 
     def proposal(self, enode: str) -> Proposal | None:
-        """Who was proposed last, whatever became of it."""
+        """The last proposal, with any outcome."""
         return self._enodes[enode].standing.proposal if enode in self._enodes else None
 
     def offered(self, members: MemberSet) -> Proposal | None:
-        """Who is to stand now. One that had its time is offered to nobody: it would depose who leads since.
+        """The proposal that a replica should act on now; None after its time has passed or when it has won.
 
-        Nor is one that has won: who led by it, and has handed over since, would stand against its successor.
+        A late candidate would depose a leader elected since. A candidate that has already led in this epoch, and
+        transferred its leadership, would compete with its successor.
         """
         standing = self._enodes[members.enode].standing
         may_win = self._clock.monotonic_s() < standing.patient_until_s(members) and standing.epoch > members.led_epoch
         return standing.proposal if may_win else None
 
     async def report(self, report: MemberReport) -> MemberSet:
-        """Take over what a member says, and propose a leader if one is wanted. Errors: as `Members.put`.
+        """Store a replica's report, and propose a leader if needed. Errors: as `Members.put`.
 
-        Who hears no leader is answered when there is a proposal, or a little later.
+        The answer to a replica without a leader waits up to `HOLD_S` for a proposal.
         """
         members = self._members.put(report, self._clock.monotonic_s())
         self._tell(members)
@@ -104,16 +105,16 @@ class Elections:
         return members
 
     async def elect(self, enode: str, number: int, disk: str) -> Proposal:
-        """Propose whom an operator chose. Errors: as `decisions.elected`; Unavailable."""
+        """Propose the operator's choice. Errors: as `decisions.elected`; Unavailable."""
         members = self.found(enode)
         for _ in range(TRIES):
             wanted = decisions.elected(members, self._enodes[enode].standing, number, disk)
             if await self._store(enode, wanted):
                 return wanted
-        raise Unavailable("another name server proposes at the same time; look who leads, then retry")
+        raise Unavailable("another name server stored a proposal at the same time; check the leader, then retry")
 
     async def look(self) -> None:
-        """End the reports whose time is over, and see what other name servers proposed."""
+        """Expire old reports, and read the proposals of other name servers."""
         for members in self._members.expire(self._clock.monotonic_s()):
             away = [one.member.number for one in members.statuses() if one.state is MemberState.AWAY]
             _log.emit(log_events.REPLICA_REPORTS_MISSING, enode=members.enode, away=away)
@@ -138,7 +139,7 @@ class Elections:
             self._wake(enode)
 
     async def _propose_wanted(self, members: MemberSet) -> None:
-        """Store what is wanted, unless that is under way."""
+        """Store the needed proposal, unless another call is doing so."""
         enode = self._enodes[members.enode]
         if enode.is_proposing:
             return
@@ -154,7 +155,7 @@ class Elections:
             enode.is_proposing = False
 
     async def _store(self, name: str, wanted: Proposal) -> bool:
-        """Whether it is the last one now, and not somebody else's. Errors: Unavailable, DataLoss."""
+        """Whether `wanted` is now the stored proposal. Errors: Unavailable, DataLoss."""
         enode = self._enodes[name]
         stored = await self._stored.propose(name, enode.standing.stored_epoch, wanted)
         self._is_failing = False

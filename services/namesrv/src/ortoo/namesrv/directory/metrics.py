@@ -1,4 +1,4 @@
-"""The name server's metrics: how large the directory is, and who is there."""
+"""The name server's metrics: the size of the directory, processes, and replicas."""
 
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.namesrv.directory.directory import Directory
@@ -6,7 +6,7 @@ from ortoo.namesrv.directory.elections import Elections
 
 
 def register(metrics: Metrics, directory: Directory, elections: Elections) -> None:
-    """Name what is read from `directory` and from `elections`."""
+    """Register the metrics of `directory` and `elections`."""
     metrics.gauge("rocketmq_topic_number", "Topics.", lambda: len(directory.topics()))
     metrics.gauge("rocketmq_consumer_group_number", "Consumer groups.", lambda: len(directory.groups()))
     metrics.counter(
@@ -14,38 +14,38 @@ def register(metrics: Metrics, directory: Directory, elections: Elections) -> No
     )
     metrics.gauge(
         "ortoo_process_alive",
-        "1 for each process whose lease runs, 0 for an enode whose lease ran out.",
+        "1 for each process with a valid lease, 0 for an enode whose lease expired.",
         lambda: {(kind, name): int(alive) for kind, name, alive in directory.processes()},
         labels=("node_type", "node_id"),
     )
-    metrics.gauge("ortoo_route_watchers", "Processes that follow the routes.", lambda: directory.watches.count)
+    metrics.gauge("ortoo_route_watchers", "Processes that watch the routes.", lambda: directory.watches.count)
     metrics.counter(
         "ortoo_changes_total",
-        "Changes of topics and groups asked of this name server, by outcome.",
+        "Changes of topics and groups requested from this name server, by outcome.",
         lambda: {(outcome,): count for outcome, count in directory.outcomes.items()},
         labels=("outcome",),
     )
     metrics.gauge(
         "ortoo_enode_under_replicated",
-        "Members of an enode that have a vote and do not report.",
+        "Voters of an enode that do not report.",
         lambda: {(one.enode,): len(one.missing()) for one in elections.sets()},
         labels=("enode",),
     )
     metrics.gauge(
         "ortoo_enode_leaderless",
-        "1 for an enode of which members report and none leads.",
+        "1 for an enode whose replicas report and have no leader.",
         lambda: {(one.enode,): int(one.leader() is None) for one in elections.sets() if one.alive()},
         labels=("enode",),
     )
     metrics.gauge(
         "ortoo_enode_epoch",
-        "In which epoch an enode with members was last seen led.",
+        "The epoch of the last leader that an enode's replicas reported.",
         lambda: {(one.enode,): one.led_epoch for one in elections.sets()},
         labels=("enode",),
     )
     metrics.counter(
         "ortoo_enode_take_overs_total",
-        "How often another member of an enode leads than before, as this name server saw it.",
+        "Leader changes of an enode, as seen by this name server.",
         lambda: {(one.enode,): one.take_overs for one in elections.sets()},
         labels=("enode",),
     )

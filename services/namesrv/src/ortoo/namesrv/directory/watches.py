@@ -1,4 +1,4 @@
-"""Those who follow the routes: each sleeps until there is news, and reads at its own pace."""
+"""The watchers of the routes: each waits for changes and reads at its own pace."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -15,22 +15,22 @@ class Watches:
         self._routes = routes
         self.watchers_max = watchers_max
         self.count = 0
-        """How many follow now."""
+        """The number of current watchers."""
         self._ended = False
         self._news = asyncio.Event()
 
     def publish(self, change: RouteChange) -> None:
-        """Apply a change and tell all watchers."""
+        """Apply a change and wake all watchers."""
         self._routes.apply(change)
         self._wake()
 
     def begin_anew(self) -> None:
-        """Tell everything to all watchers once more."""
+        """Send a snapshot to all watchers."""
         self._routes.forget_changes()
         self._wake()
 
     def end(self) -> None:
-        """Let every watcher finish, now and later."""
+        """End all watches, including later ones."""
         self._ended = True
         self._wake()
 
@@ -38,8 +38,7 @@ class Watches:
         """A snapshot, then every change; a new snapshot for a reader that is too slow. Errors: Overloaded."""
         if self.count >= self.watchers_max:
             raise Overloaded(
-                f"{self.count} watchers are connected, which is the most; ask another name server, or raise "
-                "watchers_max",
+                f"{self.count} watchers are connected, the maximum; use another name server, or raise watchers_max",
                 retry_after_ms=1000,
             )
         self.count += 1

@@ -1,4 +1,4 @@
-"""Alembic's way in: it runs on the connection that the name server gives it."""
+"""Alembic's environment: it runs on the connection that the name server passes."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""Tools for the directory's database: a backup of it, and putting one into another database.
+"""Tools for the directory's database: backup, and restore into another database.
 
-In: a database. Out: a file, or the other way round. Only the command line runs them.
+In: a database. Out: a file, or the reverse. Only the command line runs them.
 """

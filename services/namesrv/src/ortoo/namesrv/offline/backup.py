@@ -1,10 +1,10 @@
-"""`ortoo-namesrv backup FILE` and `restore FILE`: the whole directory as a file, of and for whichever database.
+"""`ortoo-namesrv backup FILE` and `restore FILE`: the whole directory as a file, independent of the kind of database.
 
-    ortoo-namesrv backup FILE [-c SETTINGS]     while name servers run or not
-    ortoo-namesrv restore FILE [-c SETTINGS]    into an empty database that no name server has open
+    ortoo-namesrv backup FILE [-c SETTINGS]     name servers may be running
+    ortoo-namesrv restore FILE [-c SETTINGS]    into an empty database that no name server uses
 
-The file has a line of JSON for its head, one for each row as the database keeps it, and a last one with their number
-and the CRC-32C of everything before it. Secrets are in it as the database keeps them: encrypted where there is a key.
+The first line is a JSON header, followed by one line for each stored row. The last line has the number of rows and the
+CRC-32C of all earlier lines. Secrets are in their stored form: encrypted if the name server has a key.
 """
 
 import argparse
@@ -29,14 +29,14 @@ VERSION = 1
 STATEMENT_TIMEOUT_S = 60.0
 ROWS_PER_INSERT = 500
 APART = 1 << 20
-"""By how much the directory's version and the epochs of exclusive rights are raised at least."""
+"""The minimum by which the directory's version and the epochs of exclusive rights are raised."""
 COUNTED = ("topics", "groups", "users")
 Row = dict[str, Any]
 
 
 def words(arguments: Sequence[str], name: str) -> argparse.Namespace:
-    """The command line of one of the two tools: `backup_file`, and `file` with the settings."""
-    about = {"backup": "Write the whole directory to a file.", "restore": "Put a backup into an empty database."}
+    """The arguments of one of the two tools: `backup_file`, and `file` with the settings."""
+    about = {"backup": "Write the whole directory to a file.", "restore": "Restore a backup into an empty database."}
     parser = argparse.ArgumentParser(prog=f"ortoo-namesrv {name}", description=about[name])
     parser.add_argument("backup_file", type=Path, metavar="FILE", help="the backup")
     parser.add_argument("-c", dest="file", type=Path, metavar="SETTINGS", help="settings file of the name server, TOML")
@@ -44,10 +44,10 @@ def words(arguments: Sequence[str], name: str) -> argparse.Namespace:
 
 
 def backup(database_url: str, data_dir: Path, file: Path) -> str:
-    """Write everything that is stored, as of one moment, to a file that its user alone may read; what was done.
+    """Write a consistent copy of all rows to a file that only its user may read; returns a summary.
 
-    Errors: NotFound without a database, Unsupported for a schema that is not this version's, Conflict when the file is
-    something else, Unavailable, OSError.
+    Errors: NotFound without a database, Unsupported for a schema that is not this version's, Conflict if the file is
+    not a backup, Unavailable, OSError.
     """
     _check_replaceable(file)
     url = url_of(database_url, data_dir)
@@ -58,14 +58,14 @@ def backup(database_url: str, data_dir: Path, file: Path) -> str:
     def work() -> list[tuple[str, Row]]:
         with engine.connect() as connection:
             if engine.dialect.name == "sqlite":
-                connection.exec_driver_sql("BEGIN")  # the driver begins none for reads
+                connection.exec_driver_sql("BEGIN")  # the driver begins no transaction for reads
             else:
                 connection.execution_options(isolation_level="REPEATABLE READ")
             revision = revision_of(connection)
             if revision != HEAD:
                 raise Unsupported(
-                    f"the database has schema {revision or 'none'}, this version knows {HEAD}; start the name server "
-                    "on it once, or use the version that made it",
+                    f"the database has schema {revision or 'none'}, this version supports {HEAD}; start the name "
+                    "server on it once, or use the version that created it",
                     field="database_url",
                 )
             return [(table.name, row) for table in tables.metadata.sorted_tables for row in _rows(connection, table)]
@@ -81,10 +81,10 @@ def backup(database_url: str, data_dir: Path, file: Path) -> str:
 
 
 def restore(database_url: str, data_dir: Path, file: Path, new_id: str, now_ms: int) -> str:
-    """Put what `backup` wrote into an empty database, all of it or nothing; what was done.
+    """Restore a backup into an empty database, completely or not at all; returns a summary.
 
-    `new_id` is not used up: the directory gets the id that it had. Errors: Conflict when the database has something or
-    a name server has its file; Invalid, DataLoss, Unsupported for a file that is none; Unavailable.
+    `new_id` is only temporary: the directory keeps its id. Errors: Conflict if the database is not empty or a name
+    server uses its file. Invalid, DataLoss, Unsupported for an invalid backup. Unavailable.
     """
     rows = [(name, _as_of_now(name, row, now_ms)) for name, row in read_backup(file)]
     url = url_of(database_url, data_dir)
@@ -100,7 +100,7 @@ def restore(database_url: str, data_dir: Path, file: Path, new_id: str, now_ms: 
 
 
 def read_backup(file: Path) -> list[tuple[str, Row]]:
-    """The rows of a backup by table. Errors: NotFound, DataLoss when it is not whole, Invalid, Unsupported."""
+    """The rows of a backup by table. Errors: NotFound, DataLoss if it is incomplete, Invalid, Unsupported."""
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -110,7 +110,7 @@ def read_backup(file: Path) -> list[tuple[str, Row]]:
     lines = body.splitlines()
     head = _parsed(lines[0] if lines else b"", file)
     if head.get("format") != FORMAT:
-        raise Invalid(f"{file} is no backup of a directory", field="FILE")
+        raise Invalid(f"{file} is not a backup of a directory", field="FILE")
     if head.get("version") != VERSION or str(head.get("schema")) > HEAD:
         raise Unsupported(
             f"{file} has version {head.get('version')} and schema {head.get('schema')}, this is version {VERSION} and "
@@ -118,13 +118,13 @@ def read_backup(file: Path) -> list[tuple[str, Row]]:
             field="FILE",
         )
     if _parsed(last, file) != {"rows": len(lines) - 1, "crc32c": f"{crc32c(body):08x}"}:
-        raise DataLoss(f"{file} is not whole, or was changed: take another backup")
+        raise DataLoss(f"{file} is incomplete or was changed: use another backup")
     found = [_parsed(line, file) for line in lines[1:]]
     for number, one in enumerate(found, 2):
         table = tables.metadata.tables.get(one["table"])
         if table is None or (unknown := one["row"].keys() - table.columns.keys()):
             what = f"table {one['table']}" if table is None else f"columns {', '.join(sorted(unknown))}"
-            raise Invalid(f"line {number} has {what}, which schema {HEAD} does not know", field="FILE")
+            raise Invalid(f"line {number} has {what}, which schema {HEAD} does not have", field="FILE")
     return [(one["table"], one["row"]) for one in found]
 
 
@@ -147,26 +147,26 @@ def _fill(engine: sa.Engine, rows: Sequence[tuple[str, Row]]) -> None:
 
 
 def _as_of_now(table: str, row: Row, now_ms: int) -> Row:
-    """A row of the backup as it goes on from here."""
+    """A row of the backup, adjusted for the time of the restore."""
     match table:
         case tables.directory.name:
-            # Enodes and snodes have heard of versions after the backup, and take older ones for old news.
+            # Enodes and snodes may have seen versions from after the backup, and ignore older ones.
             return {**row, "version": _above_all(row["version"], now_ms)}
         case tables.rights.name:
             return {**row, "epoch": _above_all(row["epoch"], now_ms)}
         case tables.deleted_topics.name | tables.deleted_groups.name:
-            # It may have been taken back after the backup: there is the whole time again to do so once more.
+            # The topic may have been restored after the backup, so the full grace period starts again.
             return {**row, "due_at_ms": max(row["due_at_ms"], now_ms + row["due_at_ms"] - row["deleted_at_ms"])}
     return row
 
 
 def _above_all(number: int, now_ms: int) -> int:
-    """Above what it can have grown to after the backup, and after any restore of the same backup before this one."""
+    """A number above any value reached after the backup, or after an earlier restore of the same backup."""
     return max(number + APART, now_ms)
 
 
 def _holds(connection: sa.Connection, table: sa.Table) -> bool:
-    """Whether a table has something that was not made with it."""
+    """Whether a table has rows, apart from the initial ones."""
     wanted = sa.select(sa.func.count()).select_from(table)
     if table is tables.directory:
         wanted = wanted.where(table.c.version > 0)
@@ -180,24 +180,24 @@ def _rows(connection: sa.Connection, table: sa.Table) -> Iterator[Row]:
 
 
 def _as_kept(table: sa.Table) -> sa.TableClause:
-    """A table whose values are those that the database keeps."""
+    """A table whose values are in their stored form."""
     types = {c.name: c.type.kept_as if isinstance(c.type, tables.Kept) else c.type for c in table.columns}
     return sa.table(table.name, *(sa.column(name, kind) for name, kind in types.items()))
 
 
 def _check_replaceable(file: Path) -> None:
-    """Errors: Conflict when there is something else, as the database itself; OSError."""
+    """Refuse to replace a file that is not a backup, such as the database. Errors: Conflict, OSError."""
     try:
         with file.open("rb") as there:
             begin = there.read(100)
     except FileNotFoundError:
         return
     if begin and f'"format": "{FORMAT}"'.encode() not in begin:
-        raise Conflict(f"{file} is no backup of a directory; give another file", field="FILE")
+        raise Conflict(f"{file} is not a backup of a directory; give another file", field="FILE")
 
 
 def _write(file: Path, body: bytes, count: int) -> None:
-    """Replace a file in one step; it is durable afterwards."""
+    """Replace a file atomically; it is durable afterwards."""
     last = json.dumps({"rows": count, "crc32c": f"{crc32c(body):08x}"}).encode() + b"\n"
     temporary = file.with_name(file.name + ".tmp")
     temporary.unlink(missing_ok=True)
@@ -219,7 +219,7 @@ def _parsed(line: bytes, file: Path) -> Mapping[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise Invalid(f"{file} is no backup of a directory", field="FILE")
+        raise Invalid(f"{file} is not a backup of a directory", field="FILE")
     return found
 
 

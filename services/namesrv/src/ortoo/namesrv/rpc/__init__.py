@@ -1,1 +1,1 @@
-"""What the name server offers on the wire: messages in, calls of the directory, messages out. For the app alone."""
+"""The services of the name server: messages in, calls of the directory, messages out. Used by the app only."""

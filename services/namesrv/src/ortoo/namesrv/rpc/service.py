@@ -1,4 +1,4 @@
-"""NameService: decode, call the directory or the catalog of users and rights, encode."""
+"""NameService: decodes requests, calls the directory or the catalog of users and rights, encodes responses."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +19,7 @@ from ortoo.namesrv.decisions.refusals import Refusals
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
+from ortoo.namesrv.directory.stores import StoresOfEnodes
 from ortoo.namesrv.rpc import wire
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
 from ortoo.v1 import member_admin_pb2 as admin_pb
@@ -31,11 +32,11 @@ NAME = "ortoo.v1.NameService"
 
 
 def secrets_would_be_open() -> Conflict:
-    """Why a name server keeps no users."""
+    """The reason why a name server stores no users."""
     return Conflict(
-        "every caller of this name server could read the secrets of its users: give all roles one cluster_token_file "
-        "or mutual TLS (tls_cluster_listen_address), or name servers and snodes one admin_token_file, or set insecure "
-        "= true where the network keeps clients away from name servers",
+        "every caller of this name server could read the secrets of its users. Give all roles one cluster_token_file "
+        "or mutual TLS (tls_cluster_listen_address), or give name servers and snodes one admin_token_file. Set "
+        "insecure = true only if the network keeps clients away from name servers",
         field="insecure",
     )
 
@@ -46,18 +47,19 @@ class NameService(NameServiceServicer):
 
     directory: Directory
     elections: Elections
+    stores: StoresOfEnodes
     catalog: Catalog
     clock: Clock
     admin_token: str = ""
-    """What calls about secrets need; empty = nothing."""
+    """The token that calls about secrets need; empty = none."""
     guarded: bool = False
-    """Whether whoever calls has proved to be of the cluster."""
+    """Whether every caller is authenticated as part of the cluster."""
     keeps_secrets_open: bool = False
     """Whether every caller could read the secrets of users, and no operator has accepted it."""
     _refusals: Refusals = field(default_factory=Refusals, init=False)
 
     def findings(self) -> Iterator[Finding]:
-        """Which processes are refused."""
+        """The processes that were refused a lease."""
         return self._refusals.findings(self.clock.monotonic_s())
 
     @contextlib.contextmanager
@@ -66,20 +68,24 @@ class NameService(NameServiceServicer):
         try:
             yield
         except (Conflict, Fenced) as error:
-            self._refusals.refused(who, error.message, self.clock.monotonic_s())
+            self._refusals.refused(who, error, self.clock.monotonic_s())
             raise
         self._refusals.accepted(who)
 
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
-        """Announce an enode or renew its lease."""
+        """Register an enode or renew its lease."""
         unknown = [read(HeldTopic, one) for one in request.unknown_topics]
-        enode = read(Enode, request.enode, "enode", alive=True, members=())  # of its members we know better
+        enode = read(Enode, request.enode, "enode", alive=True, members=())  # replicas come from their own reports
         with self._noting(f"enode {enode.name} at {enode.address}"):
+            may_succeed = self.stores.may_come(enode.name, enode.store_id, enode.made_from)
+            self.directory.check_double(enode, may_succeed=may_succeed)
+            self.stores.check(enode.name, enode.store_id, enode.made_from)
             self.directory.register_enode(enode, request.directory_id, unknown, request.unknown_topics_more)
+            await self.stores.note(enode.name, enode.store_id)
         return write(pb.RegisterEnodeResponse, self.directory, lease_ms=self.directory.lease_ms)
 
     async def RegisterSnode(self, request: pb.RegisterSnodeRequest, context: Context) -> pb.RegisterSnodeResponse:
-        """Announce a snode or renew its lease."""
+        """Register a snode or renew its lease."""
         snode, shares = read(Snode, request.snode, alive=True), request.shares_membership
         with self._noting(f"snode {snode.name} at {snode.address}"):
             self.directory.register_snode(snode, request.incarnation, shares_membership=shares)
@@ -93,11 +99,11 @@ class NameService(NameServiceServicer):
             case "snode":
                 self.directory.unregister_snode(request.snode)
             case _:
-                raise Invalid("nobody is named; give the name of an enode or of a snode", field="who")
+                raise Invalid("no process is named; give the name of an enode or of a snode", field="who")
         return pb.UnregisterResponse()
 
     async def CreateTopic(self, request: pb.CreateTopicRequest, context: Context) -> pb.CreateTopicResponse:
-        """Create a topic, or answer the equal one that exists."""
+        """Create a topic, or return an existing one with the same properties."""
         topic = await self.directory.create_topic(read(NewTopic, request))
         return pb.CreateTopicResponse(topic=wire.topic_to(topic))
 
@@ -113,27 +119,27 @@ class NameService(NameServiceServicer):
         return write(pb.DeleteTopicResponse, deletion)
 
     async def UndeleteTopic(self, request: pb.UndeleteTopicRequest, context: Context) -> pb.UndeleteTopicResponse:
-        """Take a deletion back."""
+        """Restore a deleted topic."""
         topic = await self.directory.undelete_topic(request.name, request.topic_id)
         return pb.UndeleteTopicResponse(topic=wire.topic_to(topic))
 
     async def ListDeletedTopics(
         self, request: pb.ListDeletedTopicsRequest, context: Context
     ) -> pb.ListDeletedTopicsResponse:
-        """The deleted topics that can come back."""
+        """The deleted topics that can be restored."""
         return pb.ListDeletedTopicsResponse(topics=map(wire.deleted_to, self.directory.deleted_topics()))
 
     async def ListOfferedTopics(
         self, request: pb.ListOfferedTopicsRequest, context: Context
     ) -> pb.ListOfferedTopicsResponse:
-        """What enodes hold and the directory does not know."""
+        """The topics that enodes hold and the directory does not have."""
         offered, more = self.directory.offered_topics()
         return pb.ListOfferedTopicsResponse(topics=[write(pb.OfferedTopic, one) for one in offered], more=more)
 
     async def AdoptTopics(self, request: pb.AdoptTopicsRequest, context: Context) -> pb.AdoptTopicsResponse:
-        """Take offered topics into the directory."""
+        """Add offered topics to the directory."""
         if bool(request.names) == request.all:
-            raise Invalid("name the topics to adopt, or say all; not both", field="names")
+            raise Invalid("name the topics to adopt, or set all; not both", field="names")
         taken, refused = await self.directory.adopt_topics(tuple(request.names), everything=request.all)
         return pb.AdoptTopicsResponse(
             topics=map(wire.topic_to, taken), refused=[write(pb.OfferedTopic, one) for one in refused]
@@ -160,14 +166,14 @@ class NameService(NameServiceServicer):
     async def UndeleteGroup(
         self, request: deletion_pb.UndeleteGroupRequest, context: Context
     ) -> deletion_pb.UndeleteGroupResponse:
-        """Take a deletion back."""
+        """Restore a deleted group."""
         group = await self.directory.undelete_group(request.name)
         return deletion_pb.UndeleteGroupResponse(group=write(topic_pb2.Group, group))
 
     async def ListDeletedGroups(
         self, request: deletion_pb.ListDeletedGroupsRequest, context: Context
     ) -> deletion_pb.ListDeletedGroupsResponse:
-        """The deleted groups that can come back."""
+        """The deleted groups that can be restored."""
         deleted = [write(deletion_pb.DeletedGroup, one) for one in self.directory.deleted_groups()]
         return deletion_pb.ListDeletedGroupsResponse(groups=deleted)
 
@@ -209,28 +215,31 @@ class NameService(NameServiceServicer):
         check_admin_token(self.admin_token, given if isinstance(given, str) else "")
 
     async def AcquireRight(self, request: pb.AcquireRightRequest, context: Context) -> pb.AcquireRightResponse:
-        """Give or renew an exclusive right."""
+        """Grant or renew an exclusive right."""
         right = await self.catalog.change_rights(
             lambda rights: rights.acquire(request.resource, request.owner, request.lease_ms)
         )
         return pb.AcquireRightResponse(epoch=right.epoch, lease_ms=right.left_ms)
 
     async def ReleaseRight(self, request: pb.ReleaseRightRequest, context: Context) -> pb.ReleaseRightResponse:
-        """Give a right back."""
+        """Release a right."""
         await self.catalog.change_rights(lambda rights: rights.release(request.resource, request.owner, request.epoch))
         return pb.ReleaseRightResponse()
 
     async def ReportMember(
         self, request: report_pb.ReportMemberRequest, context: Context
     ) -> report_pb.ReportMemberResponse:
-        """Hear what a member says of itself, and say who is to lead."""
+        """Store a replica's report, and return the proposed leader."""
         report = read(MemberReport, request)
-        with self._noting(f"member {report.member.number} of enode {report.enode} at {report.member_address}"):
+        with self._noting(f"replica {report.member.number} of enode {report.enode} at {report.member_address}"):
+            self.stores.check_report(report)
             members = await self.elections.report(report)
+            if report.set_id:
+                await self.stores.note_members(members)
         return wire.answer_to(members, self.elections.offered(members))
 
     async def ListMembers(self, request: admin_pb.ListMembersRequest, context: Context) -> admin_pb.ListMembersResponse:
-        """The members of one enode, or of all."""
+        """The replicas of one enode, or of all."""
         sets = [self.elections.found(request.enode)] if request.enode else self.elections.sets()
         now_s = self.clock.monotonic_s()
         return admin_pb.ListMembersResponse(
@@ -238,15 +247,20 @@ class NameService(NameServiceServicer):
         )
 
     async def ElectMember(self, request: admin_pb.ElectMemberRequest, context: Context) -> admin_pb.ElectMemberResponse:
-        """Propose whom an operator chose."""
+        """Propose the operator's choice."""
         chosen = request.member
         proposal = await self.elections.elect(request.enode, chosen.number, chosen.disk)
         return admin_pb.ElectMemberResponse(proposal=write(report_pb.Proposal, proposal))
 
+    async def AcceptStore(self, request: admin_pb.AcceptStoreRequest, context: Context) -> admin_pb.AcceptStoreResponse:
+        """Permit an enode to return with another store."""
+        former = await self.stores.accept(request.enode, request.store_id)
+        return admin_pb.AcceptStoreResponse(former_store_id=former)
+
     async def WatchRoutes(
         self, request: pb.WatchRoutesRequest, context: Context
     ) -> AsyncIterator[pb.WatchRoutesResponse]:
-        """Everything, then every change."""
+        """The complete directory, then every change."""
         if request.with_handle_keys and not self.guarded:
             self._check_token(context)
         async with contextlib.aclosing(self.directory.watches.follow()) as changes:

@@ -1,4 +1,4 @@
-"""Between the plain values of the name server and the messages of the wire: what is not the same by name."""
+"""Conversions between values of the name server and protobuf messages, for fields with different names."""
 
 from collections.abc import Iterator
 
@@ -10,17 +10,17 @@ from ortoo.namesrv.decisions.members import MemberSet, MemberState, MemberStatus
 from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic, TopicChange
-from ortoo.v1 import member_admin_pb2, member_report_pb2, namesrv_pb2, topic_pb2
+from ortoo.v1 import handle_keys_pb2, member_admin_pb2, member_report_pb2, namesrv_pb2, topic_pb2
 
 PART_BYTES = 1 << 20
-"""How large one message of a watch is at most, about."""
+"""The approximate maximum size of one message of a watch."""
 ITEM_BYTES = 16
-"""What stands around one item of a message, at most."""
+"""The maximum overhead of one item of a message."""
 FIRST = ("enodes", "snodes")
 
 
 def topic_change_of(request: namesrv_pb2.UpdateTopicRequest) -> TopicChange:
-    """A change that is asked for, read. Errors: Invalid."""
+    """A requested change from its message. Errors: Invalid."""
     places = tuple(read(PublishPlace, place) for place in request.publish_order.places)
     return read(
         TopicChange,
@@ -31,24 +31,24 @@ def topic_change_of(request: namesrv_pb2.UpdateTopicRequest) -> TopicChange:
 
 
 def topic_to(topic: Topic) -> topic_pb2.Topic:
-    """A topic, written."""
+    """The message of a topic."""
     places = [write(topic_pb2.PublishPlace, place) for place in topic.publish_order]
     order = topic_pb2.PublishOrder(places=places) if places else None
     return write(topic_pb2.Topic, topic, publish_order=order)
 
 
 def deleted_to(deletion: DeletedTopic) -> namesrv_pb2.DeletedTopic:
-    """A deleted topic, written."""
+    """The message of a deleted topic."""
     return write(namesrv_pb2.DeletedTopic, deletion, topic=topic_to(deletion.topic))
 
 
 def group_of(group: topic_pb2.Group) -> Group:
-    """A group, read; its version and time of creation are not the caller's to say. Errors: Invalid."""
+    """A group from its message; callers cannot set its version and creation time. Errors: Invalid."""
     return read(Group, group, "group", version=0, created_at_ms=0)
 
 
 def meant_by(request: namesrv_pb2.PutGroupRequest) -> Meant:
-    """What a request is about; it holds the settings that cannot be left out, and those that were not."""
+    """The settings that a request changes; it contains those without presence and those that are set."""
     group, fields = request.group, request.group.DESCRIPTOR.fields
     present = {one.name for one, _ in group.ListFields()}
     held = {one.name for one in fields if one.message_type is not None or not one.has_presence or one.name in present}
@@ -56,14 +56,14 @@ def meant_by(request: namesrv_pb2.PutGroupRequest) -> Meant:
 
 
 def change_to(change: RouteChange, *, with_handle_keys: bool) -> Iterator[namesrv_pb2.WatchRoutesResponse]:
-    """One change as messages of the watch, each small enough to be sent, however much there is.
+    """One change as messages of the watch, each small enough to be sent.
 
-    Processes come first: whoever looks for one of them need not wait for all topics. Keys are for who may have them.
+    Processes come first, so that clients that need one do not wait for all topics. Keys are only included if allowed.
     """
     keys = None
     if with_handle_keys and change.handle_keys is not None:
-        listed = [write(namesrv_pb2.HandleKey, key) for key in change.handle_keys.keys]
-        keys = namesrv_pb2.HandleKeys(keys=listed, unsigned_until_ms=change.handle_keys.unsigned_until_ms)
+        listed = [write(handle_keys_pb2.HandleKey, key) for key in change.handle_keys.keys]
+        keys = handle_keys_pb2.HandleKeys(keys=listed, unsigned_until_ms=change.handle_keys.unsigned_until_ms)
     whole = write(namesrv_pb2.WatchRoutesResponse, change, topics=map(topic_to, change.topics), handle_keys=keys)
     if whole.ByteSize() <= PART_BYTES:
         yield whole
@@ -90,12 +90,12 @@ def change_to(change: RouteChange, *, with_handle_keys: bool) -> Iterator[namesr
 
 
 def user_to(user: User) -> namesrv_pb2.User:
-    """A user, written; the secret stays here, for the message has no place for it."""
+    """The message of a user, which has no field for the secret."""
     return write(namesrv_pb2.User, user)
 
 
 def answer_to(members: MemberSet, proposal: Proposal | None) -> member_report_pb2.ReportMemberResponse:
-    """What a member is answered."""
+    """The answer to a replica's report."""
     addresses = [
         write(member_report_pb2.MemberAddress, reported.report) for _, reported in sorted(members.reports.items())
     ]
@@ -103,7 +103,7 @@ def answer_to(members: MemberSet, proposal: Proposal | None) -> member_report_pb
 
 
 def members_to(members: MemberSet, proposal: Proposal | None, now_s: float) -> member_admin_pb2.EnodeMembers:
-    """An enode's members, for a person."""
+    """The replicas of an enode, for a person."""
     latest, leader = members.configuration(), members.leader()
     end = leader.tail.position if leader else None
     return member_admin_pb2.EnodeMembers(

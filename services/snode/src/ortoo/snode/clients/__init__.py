@@ -1,6 +1,6 @@
-"""Clients' sessions: registered, notified, commanded, ended; the locks they take themselves.
+"""Sessions of clients with registration, notification and commands, and the locks that clients take explicitly.
 
-In come registrations and answers, out go members and commands. The doors import it.
+It takes registrations and answers, and returns group members and commands. The gRPC services import it.
 """
 
 from ortoo.snode.clients.directory import ClientDirectory
@@ -15,7 +15,7 @@ from ortoo.snode.topics import Topics
 
 
 class Clients:
-    """Clients of this snode, and of all."""
+    """The clients of this snode and of all snodes."""
 
     def __init__(
         self,
@@ -26,11 +26,11 @@ class Clients:
         groups: ConsumerGroups,
         pushes: Sessions,
     ) -> None:
-        """Clients become members of `groups`, and their push sessions end with their own."""
+        """Clients become group members in `groups`; their push sessions end with their client sessions."""
         self.sessions = sessions = ClientSessions(runtime, groups, topics, pushes, enodes.locks)
         self.directory = ClientDirectory(runtime, cluster.directory, groups.membership, sessions, pushes)
         self.locks = ClientLocks(cluster.watch, enodes.links)
         runtime.metrics.gauge("ortoo_client_sessions", "Open sessions of clients.", lambda: len(sessions.all()))
         runtime.metrics.counter(
-            "ortoo_client_ids_changed_total", "Sessions that took another client id.", lambda: sessions.renamed
+            "ortoo_client_ids_changed_total", "Sessions that changed to another client id.", lambda: sessions.renamed
         )

@@ -1,4 +1,4 @@
-"""Clients of all snodes: who they are, what they own, and commands to them, passed on to the snode that has them."""
+"""The clients of all snodes: their identity, their queues, and commands, which are forwarded to the client's snode."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,21 +20,21 @@ class ClientEntry:
     """One client and its groups."""
 
     member: Member
-    """Of any of them, which says who it is."""
+    """Its membership in any of the groups; it has the identity of the client."""
     producer_groups: list[str] = field(default_factory=list)
     consumer_groups: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class OwnedQueue:
-    """A queue of a push session, as its snode sees it."""
+    """A queue of a push session, with the positions known to its snode."""
 
     group: str
     queue: Queue
     offset: int
-    """How far it is acknowledged; -1 = nowhere yet."""
+    """The acknowledged offset; -1 = none yet."""
     next_offset: int
-    """What is sent next."""
+    """The offset to be sent next."""
     held_messages: int
     held_bytes: int
     locked: bool
@@ -42,7 +42,7 @@ class OwnedQueue:
 
 @dataclass(slots=True, eq=False)
 class ClientDirectory:
-    """Looks clients up, here and by membership."""
+    """Finds clients, in the sessions of this snode and in the shared membership."""
 
     runtime: Runtime
     directory: Directory
@@ -51,7 +51,7 @@ class ClientDirectory:
     pushes: Sessions
 
     def clients(self, group: str = "") -> list[ClientEntry]:
-        """All clients, or the members of one group; by client id, then session."""
+        """All clients, or those of one group; by client id, then session."""
         found: dict[tuple[str, str], ClientEntry] = {}
         for name in self.membership.groups():
             producers = name.startswith(PRODUCERS)
@@ -73,7 +73,7 @@ class ClientDirectory:
         return [members[client_id] for client_id in sorted(members)]
 
     def wanting(self, topic: str) -> list[str]:
-        """The groups with a member that wants a topic now."""
+        """The groups with a consumer that subscribes to a topic now."""
         return sorted(
             group
             for group in self.membership.groups()
@@ -93,14 +93,14 @@ class ClientDirectory:
         return entry.member.snode == self.runtime.settings.name
 
     def address_of(self, entry: ClientEntry) -> str:
-        """Where the client's snode is reached. Errors: Unavailable when it is away."""
+        """The address of the client's snode. Errors: Unavailable if the snode is unreachable."""
         for snode in self.directory.snodes():
             if snode.name == entry.member.snode and snode.alive:
                 return snode.cluster_address or snode.address
-        raise Unavailable(f"client {entry.member.client_id} is connected to snode {entry.member.snode}, which is away")
+        raise Unavailable(f"client {entry.member.client_id} is connected to snode {entry.member.snode}: unreachable")
 
     def queues(self, client_id: str, group: str = "") -> list[OwnedQueue]:
-        """The queues of a client's push sessions here."""
+        """The queues of a client's push sessions at this snode."""
         return [
             owned
             for push in self.pushes.all()
@@ -109,14 +109,14 @@ class ClientDirectory:
         ]
 
     async def call(self, client_id: str, command_id: str, command: Any, timeout_s: float) -> Any:
-        """Make a client of this snode do something; what it answers to this id.
+        """Send a command to a client of this snode; returns its answer.
 
-        Errors: NotFound when it has no session here, Unavailable when it does not answer.
+        Errors: NotFound if it has no session here, Unavailable if it does not answer.
         """
         session = self.sessions.of_client(client_id)
         if session is None:
             raise NotFound(
-                f"client {client_id} has no session here that takes commands; it must connect by SessionService",
+                f"client {client_id} has no session here that accepts commands; it must connect by SessionService",
                 field="client_id",
             )
         return await self.sessions.command(session, command_id, command, timeout_s)

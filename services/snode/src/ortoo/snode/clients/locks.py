@@ -1,4 +1,4 @@
-"""Locks that clients take by themselves, through any snode: they live on the enode, for a time, without renewal."""
+"""Locks that clients take explicitly, through any snode. They are stored by the enode and expire unless taken again."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ QUEUES_MAX = 10_000
 
 
 class ClientLocks:
-    """Takes and frees locks for clients; those of a session are freed when it ends."""
+    """Takes and releases locks for clients; those of a session are released when it ends."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks) -> None:
         self._watch = watch
@@ -25,7 +25,7 @@ class ClientLocks:
     async def take(
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
     ) -> list[tuple[Queue, LockAnswer]]:
-        """Take or renew locks, one answer each, in order. Errors: Invalid; NotFound when none of them is there."""
+        """Take or renew locks, one answer each, in order. Errors: Invalid, NotFound if none of the queues exists."""
         requests, gone = await self._requests(group, client_id, session, queues)
         found = {queue: LockAnswer(0, error=error) for queue, error in gone.items()}
         for enode, wanted in requests.items():
@@ -42,7 +42,7 @@ class ClientLocks:
     async def release(
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
     ) -> list[Queue]:
-        """Free locks; those that were held. Errors: Invalid, NotFound, Unavailable."""
+        """Release locks; returns those that were held. Errors: Invalid, NotFound, Unavailable."""
         released: list[Queue] = []
         requests, _ = await self._requests(group, client_id, session, queues)
         for enode, wanted in requests.items():
@@ -56,11 +56,11 @@ class ClientLocks:
     async def _requests(
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
     ) -> tuple[dict[str, dict[Queue, LockRequest]], dict[Queue, OrtooError]]:
-        """What to ask each enode; and why not for queues that are not there: each for itself, unless none is."""
+        """The requests for each enode, and the errors of missing queues. If all are missing, the error is raised."""
         check_group_name(group, "group")
         owner = session.client_id if session is not None else client_id
         if not owner:
-            raise Invalid("nobody asks: name the session, or the client id", field="session_id")
+            raise Invalid("the owner is missing: give a session id or a client id", field="session_id")
         if not 1 <= len(queues) <= QUEUES_MAX:
             raise Invalid(f"{len(queues)} queues; give 1 to {QUEUES_MAX}", field="queues")
         session_id = session.session_id if session is not None else client_id

@@ -1,4 +1,4 @@
-"""One client's session: who it is, which groups it is in, and what waits to be told to it."""
+"""One client's session: its identity, its groups, and the events that wait to be sent to it."""
 
 import asyncio
 from collections import deque
@@ -12,12 +12,12 @@ from ortoo.snode.membership.members import Member
 from ortoo.snode.push.outbox import Closed, Opened
 
 COMMANDS_MAX = 1_000
-"""How many commands may wait for one client."""
+"""Maximum of events that wait for one client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who a client says it is."""
+    """The identity that a client gives."""
 
     client_id: str
     language: str = ""
@@ -27,7 +27,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """The members of a group."""
+    """The group members of a group."""
 
     group: str
     version: int
@@ -36,7 +36,7 @@ class GroupMembers:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationAnswer:
-    """A registration was taken or refused."""
+    """The result of a registration."""
 
     request_id: int
     group: str
@@ -47,7 +47,7 @@ class RegistrationAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CommandSent:
-    """Something the client shall do, as it travels."""
+    """A command to the client, as the protobuf message."""
 
     command: Any
 
@@ -56,17 +56,17 @@ SessionEvent = Opened | GroupMembers | RegistrationAnswer | CommandSent | Closed
 
 
 class SessionOutbox:
-    """What waits to be told, in order; of the members of one group only the newest."""
+    """Events to send, in order; of the members of one group only the newest."""
 
     def __init__(self) -> None:
-        """Nothing waits."""
+        """Start empty."""
         self._events: deque[SessionEvent] = deque()
         self._members: dict[str, GroupMembers] = {}
         self._closed: Closed | None = None
         self._wake = asyncio.Event()
 
     def put(self, event: SessionEvent) -> None:
-        """Tell the client. Errors: Overloaded when it does not listen."""
+        """Queue an event. Errors: Overloaded if the client does not read."""
         if isinstance(event, GroupMembers):
             self._members[event.group] = event
         elif isinstance(event, Closed):
@@ -78,7 +78,7 @@ class SessionOutbox:
         self._wake.set()
 
     async def next(self) -> SessionEvent:
-        """The next event; after Closed nothing comes."""
+        """The next event; none follows Closed."""
         while True:
             if self._events:
                 return self._events.popleft()
@@ -100,22 +100,22 @@ class ClientSession:
     since_ms: int
     heard_at_s: float
     user: str = ""
-    """Who opened it."""
+    """The user who opened it."""
     expiry_s: float = 0.0
-    """How long it may be silent, as it was told."""
+    """Timeout of silence, as sent to the client."""
     outbox: SessionOutbox = field(default_factory=SessionOutbox)
     producers: dict[str, None] = field(default_factory=dict)
     """Groups in which it is a producer."""
     consumers: dict[str, Member] = field(default_factory=dict)
-    """Groups in which it is a consumer, and as what."""
+    """Groups in which it is a consumer, with its membership."""
     locks: dict[tuple[str, LockRequest], None] = field(default_factory=dict)
-    """Locks that it has asked for by itself, with their enodes."""
+    """Locks that it has taken explicitly, with their enodes."""
     commands: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
-    """Commands that are not answered."""
+    """Unanswered commands."""
     call: asyncio.Task[Any] | None = None
     closing: bool = False
 
     @property
     def client_id(self) -> str:
-        """The name that counts."""
+        """The client id, as given in `hello`."""
         return self.hello.client_id or self.session_id

@@ -1,4 +1,4 @@
-"""The sessions of clients: registration, membership, notification, and one way to end for all of them."""
+"""The sessions of clients: registration, membership, notification, and a common end."""
 
 import asyncio
 import dataclasses
@@ -28,20 +28,20 @@ from ortoo.snode.topics import Topics
 
 SESSIONS_MAX = 20_000
 GROUPS_MAX = 1_000
-"""How many groups one session may be in."""
+"""Maximum of groups in one session."""
 TEXT_LENGTH_MAX = 255
 FAREWELL_S = 10.0
 _log = get_logger("sessions")
 
 
 class ClientSessions:
-    """Every open session of this snode, by its id."""
+    """All open sessions of this snode, by id."""
 
     def __init__(
         self, runtime: Runtime, groups: ConsumerGroups, topics: Topics, pushes: Sessions, locks: QueueLocks
     ) -> None:
         self.renamed = 0
-        """How often a session said another client id than before."""
+        """Number of changes of a session's client id."""
         self._runtime = runtime
         self._membership = groups.membership
         self._topics = topics
@@ -57,7 +57,7 @@ class ClientSessions:
         return list(self._sessions.values())
 
     def get(self, session_id: str) -> ClientSession:
-        """A session of this snode and of the calling user. Errors: NotFound, Forbidden."""
+        """A session of this snode and of the calling user. Errors: NotFound, Forbidden for another user."""
         session = self._sessions.get(session_id)
         if session is None:
             raise NotFound(f"there is no session {session_id!r} at this snode; connect again", field="session_id")
@@ -82,11 +82,11 @@ class ClientSessions:
         return session
 
     def heard(self, session: ClientSession) -> None:
-        """The client said something."""
+        """Restart the timeout: the client sent something."""
         session.heard_at_s = self._runtime.clock.monotonic_s()
 
     def rename(self, session: ClientSession, hello: Hello) -> None:
-        """The client said again who it is. With another client id it is a member by that alone. Errors: Invalid."""
+        """Replace the identity of the client. A new client id replaces the old one in its groups. Errors: Invalid."""
         _check_hello(hello)
         if hello == session.hello:
             return
@@ -98,7 +98,7 @@ class ClientSessions:
             self.renamed += 1
             _log.emit(log_events.SESSION_CLIENT_ID_CHANGED, was=session.client_id, now=hello.client_id)
             for group in members:
-                self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client took another id")
+                self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client changed its id")
             self._leave_producers(session)
         session.hello = hello
         for group, member in members.items():
@@ -117,9 +117,9 @@ class ClientSessions:
         self._join_producer(session, group)
 
     async def register_consumer(self, session: ClientSession, group: str, wish: Member) -> GroupMembers:
-        """Join a group of consumers as `wish` says, or change what is wanted of it; the members now.
+        """Join a group of consumers as `wish`, or change that membership; returns the group members now.
 
-        Errors: Invalid, NotFound for a topic, Conflict when the group may not consume, Forbidden for broadcast.
+        Errors: Invalid, NotFound (topic), Conflict if the group may not consume, Forbidden for broadcast.
         """
         check_group_name(group, "group")
         self._check_count(session)
@@ -147,23 +147,23 @@ class ClientSessions:
         return self.members(group)
 
     def unregister_producer(self, session: ClientSession, group: str) -> None:
-        """Leave a group of producers; not being in it is fine."""
+        """Leave a group of producers; a no-op if the session is not in it."""
         if group in session.producers:
             session.producers.pop(group, None)
             self._membership.leave(PRODUCERS + group, session.client_id, session.session_id)
 
     def unregister_consumer(self, session: ClientSession, group: str) -> None:
-        """Leave a group of consumers; not being in it is fine."""
+        """Leave a group of consumers; a no-op if the session is not in it."""
         self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client left the group")
 
     def members(self, group: str) -> GroupMembers:
-        """The members of a group now."""
+        """The current group members of a group."""
         return GroupMembers(group, self._membership.generation(group), dict(self._membership.members(group)))
 
     async def command(self, session: ClientSession, command_id: str, command: Any, timeout_s: float) -> Any:
-        """Make a client do something; what it answers.
+        """Send a command to a client; returns its answer.
 
-        Errors: Overloaded when too much waits for it; Unavailable when it does not answer in time, or goes.
+        Errors: Overloaded if too many events wait for it, Unavailable if it does not answer in time or disconnects.
         """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         session.outbox.put(CommandSent(command))
@@ -176,17 +176,17 @@ class ClientSessions:
         finally:
             session.commands.pop(command_id, None)
         if answer.cancelled():
-            raise Unavailable(f"client {session.client_id} went away before it answered")
+            raise Unavailable(f"client {session.client_id} disconnected before it answered")
         return answer.result()
 
     def answered(self, session: ClientSession, command_id: str, result: Any) -> None:
-        """A client answers a command; an answer that nobody waits for any more is dropped."""
+        """Record a client's answer to a command; a late answer is dropped."""
         answer = session.commands.get(command_id)
         if answer is not None and not answer.done():
             answer.set_result(result)
 
     def close(self, session: ClientSession, reason: CloseReason, message: str) -> None:
-        """End a session, once; every end comes by here."""
+        """End a session, once. Every session ends here."""
         if session.closing:
             return
         session.closing = True
@@ -202,7 +202,7 @@ class ClientSessions:
         self._leaving[session] = self._runtime.clock.monotonic_s() + FAREWELL_S
 
     def ended(self, session: ClientSession) -> None:
-        """The call of a session is over."""
+        """The call of a session has ended."""
         self._leaving.pop(session, None)
 
     def close_all(self, reason: CloseReason, message: str) -> None:
@@ -211,12 +211,12 @@ class ClientSessions:
             self.close(session, reason, message)
 
     async def sweep(self) -> None:
-        """End the sessions that are silent; to be called about once a second."""
+        """End silent sessions; to be called about once a second."""
         now_s = self._runtime.clock.monotonic_s()
         for session in self.all():
             expiry_s = max(self._pushes.expiry_s, session.expiry_s)
             if now_s - session.heard_at_s > expiry_s:
-                self.close(session, CloseReason.EXPIRED, f"nothing was heard for {expiry_s:.0f} s")
+                self.close(session, CloseReason.EXPIRED, f"the client sent nothing for {expiry_s:.0f} s")
         for session, deadline_s in list(self._leaving.items()):
             if deadline_s < now_s:
                 del self._leaving[session]
@@ -229,7 +229,7 @@ class ClientSessions:
         session.outbox.put(Opened(session.session_id, interval_ms, expiry_ms, session.client_id))
 
     def member(self, session: ClientSession) -> Member:
-        """The client as a member that takes part in nothing."""
+        """The client as a group member without queues."""
         hello, runtime = session.hello, self._runtime
         return Member(
             session.client_id,
@@ -283,15 +283,14 @@ class ClientSessions:
                 self.close(
                     session,
                     CloseReason.REPLACED,
-                    f"another session of client {session.client_id} has taken its place; "
-                    "give each client an id of its own",
+                    f"another session of client {session.client_id} has replaced it; give each client a unique id",
                 )
             elif notify:
                 session.outbox.put(GroupMembers(group, version, dict(members)))
 
 
 def check_owner(members: Mapping[str, Member], client_id: str) -> None:
-    """Refuse the place of another user's client in a group. Errors: Forbidden."""
+    """Refuse to replace another user's client in a group. Errors: Forbidden."""
     known = members.get(client_id)
     if known is not None:
         PRINCIPAL.get().check_owns(known.user, "client id", "client_id")

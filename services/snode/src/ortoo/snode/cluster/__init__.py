@@ -1,7 +1,7 @@
-"""What exists: the directory as plain values, kept equal to the name servers'.
+"""The directory as plain values, kept equal to the name servers' copy.
 
-In come the name servers' answers, out go topics, groups, enodes and snodes. It asks name servers and nobody else; every
-room may import it.
+It takes the name servers' answers and returns topics, groups, enodes and snodes. It calls only name servers; every
+package may import it.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from ortoo.snode.cluster.watch import DirectoryWatch
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The copy of the directory, and the two ways to make it newer."""
+    """The copy of the directory, its watch, and the name servers."""
 
     directory: Directory
     watch: DirectoryWatch
@@ -25,7 +25,7 @@ class Cluster:
 
 
 async def open_cluster(runtime: Runtime) -> Cluster:
-    """Find the name servers; nothing is followed before `watch.run`. Errors: Unavailable, Invalid."""
+    """Find the name servers; updates begin with `watch.run`. Errors: Unavailable, Invalid."""
     clock, metrics, directory = runtime.clock, runtime.metrics, Directory(HandleSeals(runtime.clock.now_ms))
     address = runtime.settings.namesrv_address
     name_servers = await found_name_servers(address, background=runtime.background, clock=clock)
@@ -34,7 +34,7 @@ async def open_cluster(runtime: Runtime) -> Cluster:
     metrics.gauge("rocketmq_proxy_up", "Always 1 while the snode runs.", lambda: 1)
     metrics.gauge(
         "ortoo_enode_alive",
-        "Whether this snode believes that an enode is alive.",
+        "1 while this snode considers an enode alive.",
         lambda: {(enode.name,): int(enode.alive) for enode in directory.enodes()},
         labels=("enode",),
     )

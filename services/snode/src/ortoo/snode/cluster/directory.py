@@ -1,4 +1,4 @@
-"""The snode's copy of the cluster's directory: applied changes in, answers out; no I/O, no clock."""
+"""The snode's copy of the cluster's directory: applies changes and answers lookups without I/O or clock."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -16,9 +16,9 @@ class Directory:
     """Topics, groups and processes by name, at one version."""
 
     def __init__(self, seals: HandleSeals | None = None) -> None:
-        """Begin knowing nothing."""
+        """Start empty."""
         self.seals = seals or HandleSeals()
-        """Of handles, by the keys that the name server gave last."""
+        """For handles, with the latest keys from the name server."""
         self.version = 0
         self.directory_id = ""
         self._topics: dict[str, Topic] = {}
@@ -26,24 +26,24 @@ class Directory:
         self._enodes: dict[str, EnodeEntry] = {}
         self._snodes: dict[str, SnodeEntry] = {}
         self._sendable: dict[int, tuple[Sequence[Queue], Sequence[Queue]]] = {}
-        """Of queues that were asked for, those to send to: every send asks, and a topic may have thousands."""
+        """The writable queues among requested ones, cached: every send needs them, and a topic may have thousands."""
 
     def apply(self, change: RouteChange) -> set[str]:
-        """Take over a change; returns the names of the topics that are new, different or gone.
+        """Apply a change; returns the names of the topics that are new, changed or deleted.
 
-        Of several name servers one may be behind another, and has not heard yet of what is newer than its snapshot.
+        One of several name servers may lag behind another. Its snapshot then lacks newer changes.
         """
         before = self._topics
         if change.handle_keys is not None:
             self.seals.use(change.handle_keys)
         if change.snapshot and change.directory_id != self.directory_id:
-            # Versions of another directory say nothing about what this one knows.
+            # Versions of another directory cannot be compared with those stored here.
             self._topics, self._groups = {}, {}
             self.directory_id = change.directory_id
         topics = _applied(self._topics, change.topics, change.deleted_topics, change)
         self._topics, self._groups = topics, _applied(self._groups, change.groups, change.deleted_groups, change)
         if change.snapshot:
-            # A name server that just started has no leases yet; where the processes were is still worth a try.
+            # A name server that just started has no leases yet; the earlier addresses are still worth a try.
             self._enodes = {n: dataclasses.replace(e, alive=False) for n, e in self._enodes.items()}
             self._snodes = {n: dataclasses.replace(s, alive=False) for n, s in self._snodes.items()}
         self._enodes.update((enode.name, enode) for enode in change.enodes)
@@ -53,7 +53,7 @@ class Directory:
         return {name for name in before.keys() | topics.keys() if before.get(name) != topics.get(name)}
 
     def learn_topic(self, topic: Topic) -> bool:
-        """Take over one topic that the name server was asked for; True if it is news. The watch will bring it too."""
+        """Store a topic from a direct query; True if it is newer than the stored one. The watch will send it too."""
         known = self._topics.get(topic.name)
         if known is not None and known.version >= topic.version:
             return False
@@ -61,13 +61,13 @@ class Directory:
         return True
 
     def learn_group(self, group: Group) -> None:
-        """Take over one group that the name server was asked for, unless it is known."""
+        """Store a group from a direct query, unless it is stored."""
         known = self._groups.get(group.name)
         if known is None or known.version < group.version:
             self._groups[group.name] = group
 
     def find_topic(self, name: str) -> Topic | None:
-        """A topic, or None if it is not known here."""
+        """A topic, or None if it is not stored here."""
         return self._topics.get(name)
 
     def topic(self, name: str) -> Topic:
@@ -78,7 +78,7 @@ class Directory:
         return topic
 
     def topic_name(self, topic_id: int) -> str:
-        """The name of the topic with this id; empty if it is not known here. Looks at every topic."""
+        """The name of the topic with this id; empty if it is not stored here. Scans all topics."""
         return next((topic.name for topic in self._topics.values() if topic.topic_id == topic_id), "")
 
     def topics(self) -> list[Topic]:
@@ -86,11 +86,11 @@ class Directory:
         return [self._topics[name] for name in sorted(self._topics)]
 
     def group(self, name: str) -> Group | None:
-        """A group's configuration, or None if it is not known here."""
+        """A group's configuration, or None if it is not stored here."""
         return self._groups.get(name)
 
     def enode(self, name: str) -> EnodeEntry | None:
-        """A storage node, or None if it was never heard of."""
+        """A storage node, or None if it has never registered."""
         return self._enodes.get(name)
 
     def enodes(self) -> list[EnodeEntry]:
@@ -102,13 +102,13 @@ class Directory:
         return [self._snodes[name] for name in sorted(self._snodes)]
 
     def to_send(self, queues: Sequence[Queue]) -> Sequence[Queue]:
-        """Those queues whose enode has a lease and takes messages; if none does, those whose enode says why."""
+        """The queues whose enode has a lease and accepts messages; if none has, those whose enode refuses writes."""
         cached = self._sendable.get(id(queues))
         if cached is not None and cached[0] is queues:
             return cached[1]
         alive = [(q, entry) for q in queues if (entry := self._enodes.get(q.enode)) is not None and entry.alive]
         found = [q for q, entry in alive if not entry.refuses_writes] or [q for q, _ in alive]
-        if isinstance(queues, tuple):  # those of a version of a topic
+        if isinstance(queues, tuple):  # the cached queues of one version of a topic
             if len(self._sendable) >= SENDABLE_MAX:
                 self._sendable.clear()
             self._sendable[id(queues)] = (queues, found)
@@ -118,7 +118,7 @@ class Directory:
 def _applied(
     known: dict[str, Kind], news: Iterable[Kind], deleted: Iterable[str], change: RouteChange
 ) -> dict[str, Kind]:
-    """What is known after a change; what is newer than a snapshot stays."""
+    """The entries after a change; those newer than a snapshot stay."""
     after = {} if change.snapshot else dict(known)
     for name in deleted:
         after.pop(name, None)
@@ -140,12 +140,12 @@ def unknown_topic(name: str) -> NotFound:
 def check_writable(topic: Topic, queue: Queue) -> None:
     """Refuse a queue that takes no messages. Errors: Invalid."""
     if not topic.writable:
-        raise Invalid(f"topic {topic.name} is {topic.permission.name}: nothing may be sent to it", field="queue.topic")
+        raise Invalid(f"topic {topic.name} is {topic.permission.name}: it accepts no messages", field="queue.topic")
     _check_queue(topic, queue, "write", "that take messages")
 
 
 def queues_to_write(topic: Topic, queue: Queue | None) -> Sequence[Queue]:
-    """The queue that a sender names, or all that producers are given. Errors: Invalid when nothing may be sent."""
+    """The queue that a sender names, or all queues for producers. Errors: Invalid if the topic takes no messages."""
     if queue is not None:
         if queue.topic not in ("", topic.name):
             raise Invalid(
@@ -156,7 +156,7 @@ def queues_to_write(topic: Topic, queue: Queue | None) -> Sequence[Queue]:
         return [queue]
     queues = topic.write_queues()
     if not topic.writable or not queues:
-        raise Invalid(f"topic {topic.name} takes no messages: {topic.permission.name}", field="topic")
+        raise Invalid(f"topic {topic.name} is {topic.permission.name}: it accepts no messages", field="topic")
     return queues
 
 

@@ -1,4 +1,4 @@
-"""The name server as the snode sees it: one stub, several addresses, errors that name it."""
+"""The client of the name servers: one stub, several addresses, errors that name it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -22,24 +22,24 @@ CALL_TIMEOUT_S = 3.0
 
 @dataclass(slots=True, eq=False)
 class NameServer:
-    """Equal name servers over one database; one that fails is passed over.
+    """Equal name servers over one database; one that fails is skipped.
 
-    Ask one of `servers` at a time.
+    One of `servers` is used at a time.
     """
 
     servers: NameServers
     channels: Channels
     admin_token: str = ""
-    """What name servers want with calls about secrets."""
+    """The token that name servers require for calls about secrets."""
 
     @property
     def admin_metadata(self) -> Headers:
-        """The headers of such a call."""
+        """The headers of calls about secrets."""
         return ((ADMIN_TOKEN, self.admin_token),) if self.admin_token else ()
 
     @property
     def peer(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
         return "the name server"
 
     @property
@@ -48,17 +48,17 @@ class NameServer:
         return NameServiceStub(self.channels.to(self.servers.current))
 
     async def call(self, method: Callable[..., Awaitable[Answer]], request: object, metadata: Headers = ()) -> Answer:
-        """What a method of `stub` answers. Errors: as the name server says; Unavailable."""
+        """The answer of a method of `stub`. Errors: those of the name server, Unavailable."""
         with rpc_errors(self.peer, within=True):
             return await method(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
 
     def pass_over(self, error: OrtooError) -> None:
-        """Use the next address if `error` says that this one is away."""
+        """Use the next address if `error` means that this one is unreachable."""
         if isinstance(error, Unavailable):
             self.servers.next_after(self.servers.current)
 
     async def watch(self) -> AsyncIterator[RouteChange]:
-        """Everything at once, then every change; ends or raises when the name server goes away."""
+        """Yield a snapshot, then every change; ends or raises when the name server disconnects."""
         request = namesrv_pb2.WatchRoutesRequest(with_handle_keys=True)
         with rpc_errors(self.peer, within=True):
             async for news in whole_news(self.stub.WatchRoutes(request, metadata=self.admin_metadata)):
@@ -88,23 +88,23 @@ class NameServer:
         return topic_of(answer.topic)
 
     async def place_topic(self, name: str, enode: str) -> Topic:
-        """Give a topic queues on one more enode. Errors: NotFound, Unavailable."""
+        """Add queues of a topic on one more enode. Errors: NotFound, Unavailable."""
         request = namesrv_pb2.UpdateTopicRequest(name=name, add_enodes=[enode])
         answer = await self.call(self.stub.UpdateTopic, request)
         return topic_of(answer.topic)
 
     async def set_permission(self, name: str, permission: Permission) -> Topic:
-        """Say what may be done with a topic. Errors: NotFound, Unavailable."""
+        """Set the permission of a topic. Errors: NotFound, Unavailable."""
         request = namesrv_pb2.UpdateTopicRequest(name=name, permission=permission.value)  # type: ignore[arg-type]
         answer = await self.call(self.stub.UpdateTopic, request)
         return topic_of(answer.topic)
 
     async def delete_topic(self, name: str, *, version: int) -> None:
-        """Delete a topic while this is its version. Errors: Conflict, NotFound, Unavailable."""
+        """Delete a topic if this is its version. Errors: Conflict, NotFound, Unavailable."""
         await self.call(self.stub.DeleteTopic, namesrv_pb2.DeleteTopicRequest(name=name, version=version))
 
     async def ensure_group(self, name: str) -> Group:
-        """A group; created by its use, with the default settings, unless it exists."""
+        """A group; created automatically with the default settings if it does not exist."""
         request = namesrv_pb2.PutGroupRequest(
             group=topic_pb2.Group(name=name, consume_enabled=True, by_use=True), create_only=True
         )
@@ -127,15 +127,15 @@ class NameServer:
         return group_of((await self.call(self.stub.PutGroup, request)).group)
 
     async def secret_of(self, access_key: str) -> str:
-        """The secret of a user whose signatures count.
+        """The secret of an enabled user.
 
-        Errors: NotFound; Forbidden for a disabled one; Unavailable, also where this snode may not ask.
+        Errors: NotFound, Forbidden for a disabled user, Unavailable, also if this snode may not read users.
         """
         request = namesrv_pb2.GetUserRequest(access_key=access_key)
         try:
             answer = await self.call(self.stub.GetUser, request, self.admin_metadata)
-        except Forbidden as error:  # it says nothing of the user
-            raise Unavailable(f"the name server tells this snode of no users: {error.message}") from None
+        except Forbidden as error:  # it is about this snode, not about the user
+            raise Unavailable(f"the name server does not let this snode read users: {error.message}") from None
         if not answer.user.enabled:
             raise Forbidden(f"user {access_key} is disabled", field="access_key")
         return answer.secret_key
@@ -145,9 +145,7 @@ class NameServer:
     ) -> float:
         """Announce a snode at one name server, with its addresses for clients and for other snodes (empty = the same).
 
-        Returns the lease in seconds.
-
-        Errors: Conflict when it may not run beside another.
+        Returns the lease in seconds. Errors: Conflict if it may not run beside another snode.
         """
         request = namesrv_pb2.RegisterSnodeRequest(
             snode=topic_pb2.Snode(name=name, address=addresses[0], cluster_address=addresses[1]),
@@ -159,7 +157,7 @@ class NameServer:
         return answer.lease_ms / 1000
 
     async def unregister(self, name_server: str, name: str) -> None:
-        """Give the lease at one name server back."""
+        """Release the lease at one name server."""
         request = namesrv_pb2.UnregisterRequest(snode=name)
         with rpc_errors(f"name server {name_server}"):
             await NameServiceStub(self.channels.to(name_server)).Unregister(request, timeout=1.0)

@@ -1,4 +1,4 @@
-"""What the snode knows of the cluster, as plain values: topics, groups, enodes and snodes."""
+"""Topics, groups, enodes and snodes of the cluster, as plain values."""
 
 import enum
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from ortoo.common.groups.retry_policy import RetryPolicy
 
 UNACKNOWLEDGED_BYTES_MAX = 64 << 20
 RETRY_PREFIX, DEAD_LETTER_PREFIX = "%RETRY%", "%DLQ%"
-"""What the names of a group's own topics begin with."""
+"""Prefixes of the topics that belong to a group."""
 
 
 class Permission(enum.IntEnum):
-    """What may be done with a topic; the numbers are those on the wire."""
+    """The permission of a topic; the numbers are those on the wire."""
 
     READ_WRITE = 1
     READ_ONLY = 2
@@ -25,17 +25,17 @@ class Permission(enum.IntEnum):
 
 
 class MessageType(enum.IntEnum):
-    """What a message asks of the queue, and what kind a topic takes; the numbers are those on the wire."""
+    """The type of a message, and the type that a topic accepts; the numbers are those on the wire."""
 
     UNSPECIFIED = 0
-    """Of a topic: every kind."""
+    """As the type of a topic: all types."""
     NORMAL = 1
     FIFO = 2
     DELAY = 3
     TRANSACTION = 4
     PRIORITY = 5
     LITE = 6
-    """Of a topic: the parent of lite topics."""
+    """As the type of a topic: the parent of lite topics."""
 
 
 class DeliveryMode(enum.IntEnum):
@@ -68,7 +68,7 @@ class Placement:
 
 
 class PublishPlace(NamedTuple):
-    """The first queues of a topic on one enode, which producers are given."""
+    """The first queues of a topic on one enode, which producers use."""
 
     enode: str
     queue_count: int
@@ -76,7 +76,7 @@ class PublishPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the name server says."""
+    """A topic, as the name server stores it."""
 
     name: str
     topic_id: int
@@ -86,9 +86,9 @@ class Topic:
     created_at_ms: int = 0
     message_type: MessageType = MessageType.UNSPECIFIED
     publish_order: tuple[PublishPlace, ...] = ()
-    """What producers are given, in an operator's order; empty = all that takes messages, by enode."""
+    """The queues for producers, in an operator's order; empty = all that accept messages, by enode."""
     lite_ttl_ms: int = 0
-    """Of a parent of lite topics: how long one of them lives without a message; 0 = for ever."""
+    """For a parent of lite topics, the lifetime of a lite topic without messages; 0 = unlimited."""
 
     @property
     def readable(self) -> bool:
@@ -105,7 +105,7 @@ class Topic:
         return sorted(Queue(self.name, p.enode, i) for p in self.placements for i in range(p.read_queue_count))
 
     def write_queues(self) -> Sequence[Queue]:
-        """All queues that producers are given: sorted, unless an operator has said in which order."""
+        """All queues for producers: sorted, unless an operator has set their order."""
         return _write_queues(self.name, self.version, self.publish_order, self.placements)
 
     @property
@@ -122,7 +122,7 @@ class Topic:
 def _write_queues(
     name: str, version: int, order: tuple[PublishPlace, ...], placements: tuple[Placement, ...]
 ) -> tuple[Queue, ...]:
-    """The queues of one version of a topic; every send asks for them."""
+    """The queues of one version of a topic, cached because every send needs them."""
     if order:
         return tuple(Queue(name, p.enode, i) for p in order for i in range(p.queue_count))
     return tuple(sorted(Queue(name, p.enode, i) for p in placements for i in range(p.write_queue_count)))
@@ -146,11 +146,11 @@ class Group:
     in_flight_max: int = 0
     park_expired: bool = False
     lite_exclusive: bool = False
-    """Whether each lite topic is for one member alone, the last that subscribed to it."""
+    """Whether each lite topic is for one group member alone, the last that subscribed to it."""
 
 
 class MemberState(enum.IntEnum):
-    """What a member of an enode is; the numbers are those on the wire."""
+    """The state of a replica of an enode; the numbers are those on the wire."""
 
     UNSPECIFIED = 0
     LEADING = 1
@@ -161,7 +161,7 @@ class MemberState(enum.IntEnum):
 
 
 class EnodeMember(NamedTuple):
-    """One of the processes that keep an enode's log."""
+    """One of the processes that store an enode's log."""
 
     number: int
     disk: str
@@ -183,12 +183,12 @@ class EnodeEntry:
     refuses_writes: str = ""
     """Why it takes no messages now; empty = it takes them."""
     epoch: int = 0
-    """Which reign of the enode the address serves."""
+    """The epoch of the leader at the address."""
     members: tuple[EnodeMember, ...] = ()
 
     @property
     def reign(self) -> int:
-        """What tells one leader from the next; 0 for an enode that nobody but itself can lead."""
+        """Distinguishes one leader from the next; 0 for an enode with a single replica."""
         return self.epoch if len(self.members) > 1 else 0
 
 
@@ -200,12 +200,12 @@ class SnodeEntry:
     address: str
     alive: bool
     cluster_address: str = ""
-    """Where other snodes reach it, if that is elsewhere."""
+    """Its address for other snodes, if that is different."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteChange:
-    """One message of the watch: everything (`snapshot`), or what changed."""
+    """One message of the watch: a full `snapshot`, or changes."""
 
     version: int
     snapshot: bool = False
@@ -216,6 +216,6 @@ class RouteChange:
     enodes: tuple[EnodeEntry, ...] = ()
     snodes: tuple[SnodeEntry, ...] = ()
     directory_id: str = ""
-    """Of whichever directory says so."""
+    """Of the directory that the name server serves, if it sends one."""
     handle_keys: HandleKeys | None = None
-    """All of them; None = as before, or from a name server that has none."""
+    """All of them; None = unchanged, or from a name server that has none."""

@@ -1,4 +1,4 @@
-"""What every room of one running snode shares: settings, tasks, time, chance, connections, metrics."""
+"""The shared objects of one running snode: settings, tasks, clock, randomness, connections, metrics."""
 
 from dataclasses import dataclass
 
@@ -17,16 +17,16 @@ class Runtime:
 
     settings: Settings
     incarnation: str
-    """New at each start."""
+    """A new id at each start."""
     background: Background
     channels: Channels
     metrics: Metrics
     clock: Clock
     randomness: Randomness
     memory: MemoryBudget
-    """From which whatever is held for clients is drawn."""
+    """Counts all memory held for clients."""
 
     @property
     def enode_timeout_s(self) -> float:
-        """How long an enode may take to answer."""
+        """Timeout of a request to an enode."""
         return self.settings.enode_timeout_ms / 1000

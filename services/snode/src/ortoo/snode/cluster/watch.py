@@ -1,4 +1,4 @@
-"""Keeps the directory equal to the name server's, and asks it about topics that are not known yet."""
+"""Keeps the directory equal to the name server's, and queries it for topics that are not stored yet."""
 
 import asyncio
 import contextlib
@@ -17,32 +17,32 @@ from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import Topic
 
 UNKNOWN_TOPIC_TTL_S = 1.0
-"""How long an answer "there is no such topic" is believed."""
+"""Time for which the answer "there is no such topic" is cached."""
 UNKNOWN_TOPICS_MAX = 1_000
 REACHED_TIMEOUT_S = 2.0
 _log = get_logger("directory")
 
 
 class DirectoryWatch:
-    """Follows the name server for ever; while it is away the copy serves."""
+    """Follows the name server for ever. While it is unreachable the copy serves."""
 
     def __init__(self, directory: Directory, name_server: NameServer, *, clock: Clock, randomness: Randomness) -> None:
         self.ready = asyncio.Event()
-        """Set when the directory has been seen once."""
+        """Set when the directory has been received once."""
         self._directory = directory
         self._name_server = name_server
         self._clock = clock
         self._randomness = randomness
         self.changed = asyncio.Event()
-        """Set, and replaced, at the next change of whatever the directory holds."""
+        """Set, and replaced, at the next change of the directory."""
         self.on_topics: Callable[[set[str]], None] = lambda topics: None
         """Called with the names of topics whenever some have changed."""
         self._unknown: OrderedDict[str, float] = OrderedDict()
 
     async def run(self) -> None:
-        """Follow, and begin again when the name server was away.
+        """Follow the name server, and reconnect after it was unreachable.
 
-        A process without a directory serves nobody: what else goes wrong here ends it.
+        Other errors end the process, because it is useless without a directory.
         """
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
         while True:
@@ -60,7 +60,7 @@ class DirectoryWatch:
             attempt += 1
 
     async def topic(self, name: str) -> Topic:
-        """A topic; one that is not known here is asked for once. Errors: Invalid, NotFound."""
+        """A topic; one that is not stored here is queried once. Errors: Invalid, NotFound."""
         return self._directory.find_topic(name) or await self._ask(name)
 
     async def reached(self, version: int) -> None:

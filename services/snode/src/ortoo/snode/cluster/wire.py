@@ -1,4 +1,4 @@
-"""Between the plain values of the snode and the messages of the wire."""
+"""Conversion between plain values and protobuf messages."""
 
 from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
@@ -24,7 +24,7 @@ from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
 
 
 def topic_of(topic: topic_pb2.Topic) -> Topic:
-    """A topic, read; what only newer processes know counts as not said."""
+    """A topic; values that only newer processes know count as unset."""
     permission, message_type = int(topic.permission), int(topic.message_type)
     return read(
         Topic,
@@ -36,14 +36,14 @@ def topic_of(topic: topic_pb2.Topic) -> Topic:
 
 
 def topic_to(topic: Topic) -> topic_pb2.Topic:
-    """A topic, written."""
+    """The message of a topic."""
     places = [write(topic_pb2.PublishPlace, place) for place in topic.publish_order]
     order = topic_pb2.PublishOrder(places=places) if places else None
     return write(topic_pb2.Topic, topic, publish_order=order)
 
 
 def group_of(group: topic_pb2.Group) -> Group:
-    """A group, read."""
+    """A group."""
     return read(
         Group,
         group,
@@ -55,13 +55,13 @@ def group_of(group: topic_pb2.Group) -> Group:
 
 
 def retry_of(retry: topic_pb2.RetryPolicy) -> RetryPolicy:
-    """A back-off policy, read; one of a kind that only newer processes know is the classic one."""
+    """A back-off policy; an unknown kind, of a newer process, becomes the classic one."""
     number = int(retry.kind)
     return read(RetryPolicy, retry, kind=RetryKind(number) if number <= max(RetryKind) else RetryKind.CLASSIC)
 
 
 def enode_of(enode: topic_pb2.Enode) -> EnodeEntry:
-    """A storage node, read."""
+    """A storage node."""
     members = tuple(
         EnodeMember(one.number, one.disk, MemberState(one.state if one.state <= max(MemberState) else 0), one.address)
         for one in enode.members
@@ -70,7 +70,7 @@ def enode_of(enode: topic_pb2.Enode) -> EnodeEntry:
 
 
 def change_of(news: namesrv_pb2.WatchRoutesResponse) -> RouteChange:
-    """One message of the watch, read."""
+    """One message of the watch."""
     keys = tuple(read(HandleKey, key) for key in news.handle_keys.keys)
     return read(
         RouteChange,
@@ -83,30 +83,30 @@ def change_of(news: namesrv_pb2.WatchRoutesResponse) -> RouteChange:
 
 
 def queue_of(queue: topic_pb2.Queue) -> Queue:
-    """A queue, read."""
+    """A queue."""
     return Queue(queue.topic, queue.enode, queue.queue_id)
 
 
 def queue_to(queue: Queue) -> topic_pb2.Queue:
-    """A queue, written."""
+    """The message of a queue."""
     return topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
 
 
 def batch_to(batch: SealedBatch) -> record_pb2.SealedBatch:
-    """A sealed batch, written."""
+    """The message of a sealed batch."""
     envelope = envelope_to(batch)
     envelope.records = batch.records
     return envelope
 
 
 def message_of(message: record_pb2.Message) -> Message:
-    """A single message, read."""
+    """A single message."""
     return Message(
         message.body,
         message.tag or None,
         tuple(message.keys),
         message_group=message.message_group or None,
-        properties=dict(sorted(message.properties.items())),  # the order of a protobuf map is that of chance
+        properties=dict(sorted(message.properties.items())),  # the order of a protobuf map is random
         message_id=message.message_id or None,
         born_at_ms=message.born_at_ms or None,
         deliver_at_ms=message.deliver_at_ms or None,

@@ -1,7 +1,7 @@
-"""The way to storage: links and streams to enodes, locks of queues, attachment.
+"""The connection to storage: links and streams to enodes, locks of queues, attachment.
 
-In come batches and requests, out go the enodes' answers as plain values, promptly an error when an enode is away. Every
-room but the cluster's may import it.
+It takes batches and requests and returns the enodes' answers as plain values. If an enode is unreachable it returns an
+error promptly. Every package except `cluster` may import it.
 """
 
 from ortoo.snode.cluster import Cluster
@@ -12,10 +12,10 @@ from ortoo.snode.settings import ReadFrom
 
 
 class Enodes:
-    """Links by enode, and the locks that are held over them."""
+    """Links by enode, and the locks held through them."""
 
     def __init__(self, runtime: Runtime, cluster: Cluster, link_to: LinkTo) -> None:
-        """Reach the directory's enodes by `link_to`; locks are held for this run of the snode."""
+        """`link_to` gives the links to the directory's enodes; locks are held for this run of the snode."""
         reads_followers = runtime.settings.read_from is ReadFrom.FOLLOWERS
         self.links = EnodeLinks(cluster.directory, link_to, reads_followers=reads_followers)
         self.locks = QueueLocks(runtime, cluster.directory, self.links)

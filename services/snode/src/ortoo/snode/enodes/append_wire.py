@@ -1,4 +1,4 @@
-"""Batches between the plain values of the snode and the messages of the wire: appended and fetched."""
+"""Conversion of appended and fetched batches between plain values and protobuf messages."""
 
 from ortoo.common.errors.status import error_of
 from ortoo.common.filters.selection import ROW_BYTES, Selected
@@ -11,7 +11,7 @@ from ortoo.v1 import enode_pb2
 
 
 def append_to(topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode) -> Bulky:
-    """A batch to be appended, its bytes beside the rest."""
+    """An append request, with the bytes of the batch separate."""
     request = enode_pb2.AppendRequest(
         topic_id=topic_id,
         queue_id=queue_id,
@@ -22,14 +22,14 @@ def append_to(topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: Flus
 
 
 def appended_of(answer: enode_pb2.AppendResponse) -> Appended:
-    """Where it was stored. Errors: as the enode says."""
+    """The location of the stored batch. Errors: those of the enode."""
     if answer.HasField("failure"):
         raise error_of(answer.failure)
     return Appended(answer.first_offset, answer.stored_at_ms, FlushMode(answer.flush_mode))
 
 
 def fetched_of(bulky: Bulky) -> Fetched:
-    """What was read. Errors: as the enode says."""
+    """The batches or parts of an answer. Errors: those of the enode."""
     answer, bulks = bulky
     if answer.HasField("failure"):
         raise error_of(answer.failure)

@@ -1,23 +1,23 @@
-"""One request at a time: what arrives while it is in flight goes with the next one."""
+"""One request at a time: items that arrive while it is in flight are sent with the next one."""
 
 from ortoo.common.process.background import Background
 
 
 class Batcher:
-    """Gathers on the way to one place; what gathers, and how it travels, is each kind's own."""
+    """Collects items for one destination; each subclass defines the items and how they are sent."""
 
     draining = False
-    """Whether a task works on it."""
+    """Whether a task is draining it."""
 
     async def drain(self) -> None:
-        """Send until nothing waits."""
+        """Send until nothing is pending."""
         raise NotImplementedError
 
     def failed(self, error: Exception) -> None:
-        """Draining met a defect: answer those who wait."""
+        """Draining failed unexpectedly: fail the pending items."""
 
     def wake(self, background: Background, name: str) -> None:
-        """Have a task drain it, unless one does."""
+        """Start a task that drains it, unless one runs."""
         if not self.draining:
             self.draining = True
             background.scope(type(self).__name__.lstrip("_"), failed=self.failed).start(name, self._work())

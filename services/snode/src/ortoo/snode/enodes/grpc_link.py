@@ -1,4 +1,4 @@
-"""What the snode asks of an enode, whoever leads it."""
+"""All requests of a snode to an enode, sent to its current leader."""
 
 import asyncio
 import contextlib
@@ -44,22 +44,22 @@ from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 ATTACH_INTERVAL_S = 5.0
-"""How often an enode hears that this snode is there."""
+"""Interval in which the snode signals to an enode that it is attached."""
 FIND_TIMEOUT_S = 30.0
 """A search may have to wait for its process to start and for the index to catch up."""
 
 
 class GrpcEnodeLink(MemberLink):
-    """One enode. Every call fails with Unavailable, promptly, when the enode is away, frozen or has restarted."""
+    """One enode. Every call fails promptly with Unavailable if the enode is unreachable, frozen or has restarted."""
 
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
     ) -> asyncio.Future[Appended]:
         """Send one batch. Batches of one queue are stored in the order of the calls.
 
-        Of a delayed one the answer has the first message's timer id instead of an offset.
+        For a delayed batch the answer has the first message's timer id instead of an offset.
 
-        Errors: as the enode's store says; Overloaded at once when too many bytes are on their way.
+        Errors: those of the enode's store, Overloaded at once if too many bytes are in flight.
         """
         bulky, size_bytes = append_to(topic_id, queue_id, batch, flush_mode), len(batch.records)
         if self._held.is_holding:
@@ -67,22 +67,22 @@ class GrpcEnodeLink(MemberLink):
         return self.appends.send(bulky, size_bytes=size_bytes)
 
     async def fetch(self, wish: FetchWish) -> Fetched:
-        """Read whole batches, or what of them is wanted.
+        """Read whole batches, or their matching parts.
 
-        Errors: NotFound, OutOfRange, DataLoss; Fenced when the group's lock has a newer generation.
+        Errors: NotFound, OutOfRange, DataLoss, Fenced if the group's lock has a newer generation.
         """
         pushed = wish.pushdown and write(pb.Pushdown, wish.pushdown, columns=sorted(wish.pushdown.columns))
         request = write(pb.FetchBatchesRequest, wish, pushdown=pushed)
-        if wish.any_member:  # whoever leads: this one is asked
+        if wish.any_member:  # this replica itself, leader or not
             return await self._fetches.send_if_there(request)
         return await self._led(lambda link: link._fetches.send(request, wait_s=wish.wait_ms / 1000))
 
     async def commit_rows(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
     ) -> list[int]:
-        """Store a group's offsets, each under its own generation; returns the queues whose generation was too old.
+        """Store a group's offsets, each with its generation; returns the queues whose generation was too old.
 
-        `reset` is an operator's order: it fences off whoever holds the locks. Errors: Fenced when all were too old.
+        `reset` is an operator's order and fences the holders of the locks. Errors: Fenced if all were too old.
         """
         request = pb.CommitOffsetsRequest(
             topic_id=topic_id,
@@ -99,7 +99,7 @@ class GrpcEnodeLink(MemberLink):
         return list((await self._call(lambda stub: stub.QueryOffsetGroups, request)).groups)
 
     async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
-        """Take or renew locks, one answer each. With an incarnation they live as long as that is attached."""
+        """Take or renew locks, one answer each. With an incarnation they live while that is attached."""
         request = pb.TakeLocksRequest(incarnation=incarnation, wishes=[write(pb.LockWish, one) for one in wishes])
         answer = await self._call(lambda stub: stub.TakeLocks, request)
         return [
@@ -108,12 +108,12 @@ class GrpcEnodeLink(MemberLink):
         ]
 
     async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
-        """Give locks back; tells which were held by their session."""
+        """Release locks; returns for each whether its session held it."""
         request = pb.ReleaseLocksRequest(wishes=[write(pb.LockWish, one) for one in wishes])
         return list((await self._call(lambda stub: stub.ReleaseLocks, request)).released)
 
     async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
-        """Be there for the enode as long as it goes; `freed` hears of locks that were refused and are free now.
+        """Stay attached to the enode until the call ends; `freed` receives refused locks that are free now.
 
         Errors: Unavailable when the connection broke.
         """
@@ -121,12 +121,12 @@ class GrpcEnodeLink(MemberLink):
 
         async def signs() -> None:
             while not call.done():
-                with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # whoever reads hears why
+                with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the reader gets the error
                     await call.write(sign)
                 await self._clock.sleep(ATTACH_INTERVAL_S)
 
         async def stay() -> None:
-            # Given an iterator of requests, grpc.aio would go on with it for a while after the call is over.
+            # With an iterator of requests, grpc.aio would use it for a while after the call has ended.
             async with Background("attach") as background:
                 background.spawn("signs", signs())
                 await self._hear(call, lambda news: freed([(k.group, k.topic_id, k.queue_id) for k in news.freed]))
@@ -140,17 +140,17 @@ class GrpcEnodeLink(MemberLink):
         return {item.queue_id: item.offset for item in answer.offsets}
 
     async def describe_queues(self, topic_id: int) -> list[QueueRange]:
-        """What each queue of a topic holds."""
+        """The stored range of each queue of a topic."""
         answer = await self._call(lambda stub: stub.DescribeQueues, pb.DescribeQueuesRequest(topic_id=topic_id))
         return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in answer.queues]
 
     async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
-        """Forget a delayed message. Errors: NotFound when none such waits, Conflict while it is being delivered."""
+        """Delete a delayed message. Errors: NotFound if it is not waiting, Conflict while it is being delivered."""
         request = deferred_pb.RecallDelayedRequest(topic_id=topic_id, timer_id=timer_id, deliver_at_ms=deliver_at_ms)
         await self._call(lambda stub: stub.RecallDelayed, request)
 
     async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
-        """The delayed messages of a topic due from a time on, by time."""
+        """The delayed messages of a topic that are due from `from_ms` on, by time."""
         request = deferred_pb.ListDelayedRequest(topic_id=topic_id, from_ms=from_ms, limit=limit)
         answer = await self._call(lambda stub: stub.ListDelayed, request)
         return [read(DelayedEntry, one) for one in answer.entries]
@@ -158,7 +158,7 @@ class GrpcEnodeLink(MemberLink):
     async def store_half(
         self, topic_id: int, queue_id: int, batch: SealedBatch, producer_group: str, check_after_ms: int, key: int
     ) -> int:
-        """Begin a transaction and return its number; with the same key (not 0) again it is the same one."""
+        """Begin a transaction and return its number; the same key (not 0) again gives the same transaction."""
         request = deferred_pb.StoreHalfRequest(
             topic_id=topic_id,
             queue_id=queue_id,
@@ -170,7 +170,7 @@ class GrpcEnodeLink(MemberLink):
         return (await self._call(lambda stub: stub.StoreHalf, request)).number
 
     async def settle_half(self, topic_id: int, number: int, verdict: HalfVerdict, source: VerdictSource) -> None:
-        """End a transaction. Errors: NotFound; Conflict when it ended otherwise."""
+        """End a transaction. Errors: NotFound, Conflict if it ended with another verdict."""
         request = deferred_pb.SettleHalfRequest(
             topic_id=topic_id,
             number=number,
@@ -192,7 +192,7 @@ class GrpcEnodeLink(MemberLink):
         await self._call(lambda stub: stub.ResumeHalf, deferred_pb.ResumeHalfRequest(topic_id=topic_id, number=number))
 
     async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
-        """Hear of transactions that are due to be checked, until the connection ends. Errors: Unavailable."""
+        """Receive transactions that are due for a check, until the connection ends. Errors: Unavailable."""
         call = self._stub.WatchHalves(deferred_pb.WatchHalvesRequest(producer_groups=producer_groups))
         due = self._hear(call, lambda news: heard(DueHalf(read(OpenHalf, news.half), batch_of(news.batch))))
         await self._over(self._conversations, call, due)
@@ -206,9 +206,9 @@ class GrpcEnodeLink(MemberLink):
     async def find_messages(
         self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
     ) -> list[MessagePlace]:
-        """Where messages with a key, or with an id of their producer's, lie; the newest first; 0 = no end, 32 of them.
+        """The locations of messages with a key or a producer's id, newest first.
 
-        Errors: NotFound, Invalid; Unavailable when the enode keeps no index.
+        `end_ms` 0 = no end, `limit` 0 = 32. Errors: NotFound, Invalid, Unavailable if the enode has no index.
         """
         request = pb.FindMessagesRequest(
             topic_id=topic_id, key=key, message_id=message_id, begin_ms=begin_ms, end_ms=end_ms, limit=limit
@@ -217,18 +217,18 @@ class GrpcEnodeLink(MemberLink):
         return [MessagePlace(one.queue_id, one.offset) for one in answer.places]
 
     async def pop(self, wish: PopWish) -> Popped:
-        """Lease messages; wait for the first one as the wish says. Errors: NotFound, Overloaded."""
+        """Lease messages; waits for the first one for `wish.wait_ms`. Errors: NotFound, Overloaded."""
         request = pop_pb.LeaseRequest(pop=wish_to(wish))
         answer = await self._led(lambda link: link._lease(request, wish.wait_ms / 1000))
         return popped_of(answer.popped)
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
-        """Say what becomes of leased messages; returns those that their lease has no more."""
+        """Ack, nack, release or renew leased messages; returns those that their lease no longer has."""
         request = pop_pb.LeaseRequest(settle=settlement_to(topic_id, group, parts, verdict))
         return stale_of((await self._led(lambda link: link._lease(request))).settled)
 
     async def peek(self, wish: PopWish) -> Popped:
-        """What a pop would bring, and what consumers have; changes nothing."""
+        """The messages that a pop would return, and the number that consumers have; changes nothing."""
         return popped_of(await self._call(lambda stub: stub.PopQueues, wish_to(wish, peek=True)))
 
     async def send_back(self, wish: SendBackWish) -> list[str]:
@@ -237,25 +237,25 @@ class GrpcEnodeLink(MemberLink):
         return list(answer.message_ids)
 
     async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
-        """Send dead letters again; returns the ranges that were sent now, or would be."""
+        """Replay dead letters; returns the ranges that were sent now, or would be in a dry run."""
         answer = await self._call(lambda stub: stub.ReplayStored, replay_to(wish))
         return [(one.first_offset, one.count) for one in answer.ranges]
 
     async def append_identified(
         self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
     ) -> list[MessagePlace]:
-        """Store messages with ids of the application's, each once within the window; where each one lies."""
+        """Store messages with ids of the application, each once within the window; returns their locations."""
         request = lives_pb.AppendIdentifiedRequest(topic_id=topic_id, queue_id=queue_id, batch=batch_to(batch), ids=ids)
         answer = await self._call(lambda stub: stub.AppendIdentified, request)
         return [MessagePlace(one.queue_id, one.offset, one.duplicate) for one in answer.places]
 
     async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
-        """A group consumes a topic this way. Errors: Conflict when it does so in another way."""
+        """Set how a group consumes a topic, unless it is set. Errors: Conflict if it consumes in another mode."""
         request = lives_pb.UseDeliveryModeRequest(topic_id=topic_id, group=group, mode=mode.value)  # type: ignore[arg-type]
         await self._call(lambda stub: stub.UseDeliveryMode, request)
 
     async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
-        """Change how a group consumes a topic; returns how it was. Errors: Conflict while members are at work."""
+        """Change how a group consumes a topic; returns the previous mode. Errors: Conflict while members are active."""
         number: Any = mode.value
         request = lives_pb.SetStoredModeRequest(topic_id=topic_id, group=group, mode=number, force=force)
         answer = await self._call(lambda stub: stub.SetStoredMode, request)
@@ -272,11 +272,11 @@ class GrpcEnodeLink(MemberLink):
         request: object,
         timeout_s: float | None = None,
     ) -> Answer:
-        """Ask who leads, once. Errors: as the enode says; Unavailable when it does not answer within its time."""
+        """Send a request to the leader, once. Errors: those of the enode, Unavailable on timeout."""
         return await self._led(lambda link: link._ask(method(link._stub), request, timeout_s or self._timeout_s))
 
     async def _led(self, asked: Callable[[MemberLink], Awaitable[Answer]]) -> Answer:
-        """What the leader answers. A member that does not lead did nothing of it, so the next one may be asked."""
+        """The leader's answer. A replica that does not lead refuses without effect, so the next one may be asked."""
         link: MemberLink = self
         wait_s = FIRST_WAIT_S
         deadline_s = self._clock.monotonic_s() + self._timeout_s
@@ -290,5 +290,5 @@ class GrpcEnodeLink(MemberLink):
                         raise
                     await self._clock.sleep(wait_s)
                     link, wait_s = self._leaders.learn(self._enode, Moved()), min(2 * wait_s, LONGEST_WAIT_S)
-                    if not moved.epoch:  # it is not said that another one leads: this one may be about to
+                    if not moved.epoch:  # no new leader is known: this replica may be about to lead
                         break

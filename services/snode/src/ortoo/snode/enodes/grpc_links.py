@@ -1,4 +1,4 @@
-"""The links of a snode to the enodes behind the wire: each to whoever leads, the later epoch being right."""
+"""The gRPC links of a snode to enodes: one to the leader of each, by the latest known epoch."""
 
 from types import TracebackType
 from typing import Self
@@ -11,20 +11,20 @@ from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.member_link import Held
 
 MEMBER_KEPT_S = 60.0
-"""How long the way to a member stays open that does not lead any more."""
+"""Time for which the connection to a replica stays open after it stopped leading."""
 RETIRING_LOOK_S = 0.05
 ON_THEIR_WAY_S = 0.2
-"""So long after another one leads answers of pops may arrive that the one before has given: longer than they travel.
-Whoever waits at a leader that is gone asks the next one so much later."""
+"""Longer than answers of pops travel. After a change of leader, answers of the previous leader may arrive for this
+time. Pops that wait at a lost leader are retried at the next one after this time."""
 
 
 class GrpcLinks:
-    """Links over gRPC, one connection an enode."""
+    """Links over gRPC, one connection per enode."""
 
     def __init__(
         self, *, channels: Channels, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int
     ) -> None:
-        """Every request to an enode is answered within `timeout_s`, if only by an error."""
+        """Every request to an enode is answered within `timeout_s`, possibly with an error."""
         self.clock = clock
         self.timeout_s = timeout_s
         self.in_flight_bytes_max = in_flight_bytes_max
@@ -48,9 +48,9 @@ class GrpcLinks:
     def to(self, enode: str, address: str, epoch: int = 0) -> GrpcEnodeLink:
         """The link to an enode's leader; a later epoch, or another address, gets a new one.
 
-        What an older link still has on its way fails at once, its outcome unknown; what was not sent goes to the new
-        one. Of two addresses in one epoch, or news of an epoch that is over, the link that there is is right unless it
-        cannot be reached for long.
+        Requests in flight on the older link fail at once, with an unknown outcome. Unsent requests move to the new
+        link. Another address in the same epoch, or an older epoch, is ignored unless the present link has been
+        disconnected for long.
         """
         known = self._links.get(enode)
         if known is not None:
@@ -81,9 +81,9 @@ class GrpcLinks:
         return held
 
     def learn(self, enode: str, moved: Moved) -> GrpcEnodeLink:
-        """Whom to ask after a member said that another one leads.
+        """The link to ask after a replica reported another leader.
 
-        A member that says so lives: what else it was asked it answers as well, and is left when it has.
+        Such a replica is alive. It still answers its open requests, and its link is closed when it has.
         """
         known = self._links[enode]
         if not moved.leader_address or moved.epoch <= known.epoch:
@@ -99,7 +99,7 @@ class GrpcLinks:
         await self._drop(link)
 
     async def _drop(self, link: GrpcEnodeLink) -> None:
-        """Close the way to an address that nobody uses any more. A member may be asked about other things, for long."""
+        """Close the connection to an unused address. A replica may still get other requests for a long time."""
         await self.clock.sleep(ON_THEIR_WAY_S)
         link.break_off()
         if link.epoch:

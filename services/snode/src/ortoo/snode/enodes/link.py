@@ -1,4 +1,4 @@
-"""What an enode is asked and what it answers, as plain values; and the way to the link by its name."""
+"""Requests to an enode and its answers, as plain values; and the lookup of links by enode name."""
 
 import enum
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 LinkTo = Callable[[str, str, int], "GrpcEnodeLink"]
-"""What gives the link to an enode at an address, as it is led in an epoch."""
+"""Gives the link to an enode by its name, address and epoch."""
 FETCH_WAIT_MS = 30_000
-"""How long a read that follows a queue waits at its end."""
+"""Wait at the end of the queue for a read that follows it."""
 FETCH_BYTES_MAX = 1 << 20
-"""How much such a read brings."""
+"""Maximum size of the answer to such a read."""
 
 
 class FlushMode(enum.IntEnum):
@@ -36,7 +36,7 @@ class FlushMode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where a batch was stored."""
+    """The location of a stored batch."""
 
     first_offset: int
     stored_at_ms: int
@@ -52,36 +52,36 @@ class FetchWish:
     from_offset: int
     bytes_max: int = 0
     wait_ms: int = 0
-    """How long it waits at the end of the queue."""
+    """Wait at the end of the queue."""
     group: str = ""
     generation: int = 0
-    """Of the group's lock; 0 = it reads without one."""
+    """The generation of the group's lock; 0 = a read without lock."""
     pushdown: Pushdown | None = None
-    """What is wanted of the batches; None = all of them, whole."""
+    """The filter and projection to apply to the batches; None = all of them, whole."""
     any_member: bool = False
-    """Whether one that does not lead may answer, or refuse."""
+    """Whether a replica that does not lead may answer, or refuse."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Whole batches in offset order; the first may start before the offset asked for."""
+    """Whole batches in offset order; the first may start before the requested offset."""
 
     batches: tuple[StoredBatch, ...]
     next_offset: int
     end_offset: int
     parts: tuple[Selected, ...] | None = None
-    """Instead of batches, what is wanted of them; None = the enode was not asked to choose, or cannot."""
+    """The selected parts instead of batches; None = no selection was requested, or the enode cannot select."""
 
     @property
     def size_bytes(self) -> int:
-        """What it takes."""
+        """The size of its batches."""
         held = self.batches if self.parts is None else self.parts
         return sum(len(one.batch.records) for one in held if one.batch is not None)
 
     def selected(
         self, from_offset: int, to_offset: int | None = None, wanted: MessageFilter | None = None
     ) -> Iterator[Selected]:
-        """What a reader gets of it, which was asked for with the same `wanted`; at last, how far that goes."""
+        """The parts for a reader that requested it with the same `wanted`; the last one ends at its end."""
         if self.parts is None:
             for stored in self.batches:
                 yield selected(stored, from_offset, to_offset, wanted)
@@ -93,7 +93,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """What one queue holds."""
+    """The stored range of one queue."""
 
     queue_id: int
     begin_offset: int
@@ -101,7 +101,7 @@ class QueueRange:
 
 
 class MessagePlace(NamedTuple):
-    """Where a message lies in a topic on one enode; of a delayed one the number instead of an offset."""
+    """The location of a message in a topic on one enode; for a delayed one the timer number instead of an offset."""
 
     queue_id: int
     offset: int
@@ -120,7 +120,7 @@ class DelayedEntry:
 
 @dataclass(frozen=True, slots=True)
 class LockRequest:
-    """The lock of one queue that a session wants, or gives back."""
+    """A request of a session to acquire or release the lock of one queue."""
 
     group: str
     topic_id: int
@@ -134,7 +134,7 @@ class LockRequest:
 
 @dataclass(frozen=True, slots=True)
 class LockAnswer:
-    """The lock's generation; 0 = somebody else owns it for so long, or it cannot be had at all."""
+    """The lock's generation; 0 = another client owns it for `remaining_ms`, or `error` says why it is refused."""
 
     generation: int
     owner: str = ""
@@ -165,7 +165,7 @@ class OpenHalf:
 
 @dataclass(frozen=True, slots=True)
 class DueHalf:
-    """A transaction that a producer is to be asked about, and its messages."""
+    """A transaction that is due for a check at a producer, and its messages."""
 
     half: OpenHalf
     batch: SealedBatch
@@ -179,7 +179,7 @@ class HalfVerdict(enum.IntEnum):
 
 
 class VerdictSource(enum.IntEnum):
-    """Who says how; the numbers are those on the wire."""
+    """The source of a verdict; the numbers are those on the wire."""
 
     PRODUCER = 1
     CHECK = 2
@@ -187,7 +187,7 @@ class VerdictSource(enum.IntEnum):
 
 
 class EnodeLinks:
-    """The enodes of the directory, reachable."""
+    """Links to the enodes of the directory."""
 
     def __init__(self, directory: Directory, link_to: LinkTo, *, reads_followers: bool = False) -> None:
         self._directory = directory
@@ -196,20 +196,20 @@ class EnodeLinks:
         self._reigns: dict[str, int] = {}
 
     def to(self, enode: str) -> "GrpcEnodeLink":
-        """The link to an enode. Errors: Unavailable when it was never heard of, or is known to be away."""
+        """The link to an enode. Errors: Unavailable if it has never registered or is known to be unreachable."""
         entry = self._directory.enode(enode)
         if entry is None:
             raise _away(f"no enode named {enode} has registered; start it, or wait for it")
         link = self._link_to(enode, entry.address, entry.reign)
-        # A lease may be missing because the name server is new; a connection that works is the better witness.
+        # A lease may be missing because the name server is new; a working connection is better evidence.
         if not entry.alive and not link.connected:
-            raise _away(f"enode {enode} is away: its lease ran out; retry when it is back")
+            raise _away(f"enode {enode} is unreachable, its lease expired; retry when it is back")
         return link
 
     def follower(self, queue: Queue) -> "GrpcEnodeLink | None":
-        """A member of the queue's enode that follows, for reads of what is committed; None to ask its leader alone.
+        """A following replica of the queue's enode, for reads of committed messages; None = ask the leader.
 
-        Queues are spread over the members that follow.
+        Queues are spread over the following replicas.
         """
         entry = self._directory.enode(queue.enode) if self._reads_followers else None
         following = (
@@ -221,9 +221,9 @@ class EnodeLinks:
         return self._link_to(f"{queue.enode} member {one.number}", one.address, 0)
 
     def look(self) -> None:
-        """Leave leaders that were followed by others; to be called whenever the directory has changed.
+        """Close links to previous leaders; to be called whenever the directory has changed.
 
-        What is on its way to them then fails at once, instead of when somebody asks again.
+        Their requests in flight then fail at once, instead of at the next request.
         """
         for entry in self._directory.enodes():
             if self._reigns.get(entry.name, 0) < entry.reign:
@@ -238,9 +238,9 @@ class EnodeLinks:
         *,
         tolerated: Callable[[OrtooError], bool] = lambda error: error.retriable,
     ) -> dict[str, Answer]:
-        """What each of these enodes answers, asked one after another; those with a `tolerated` error are missing.
+        """The answers of these enodes, asked one after another; those with a `tolerated` error are missing.
 
-        Errors: as an enode answers otherwise.
+        Errors: the other errors of an enode.
         """
         answers: dict[str, Answer] = {}
         for enode in enodes:
@@ -257,7 +257,7 @@ def _away(message: str) -> Unavailable:
 
 
 def explained(error: OrtooError) -> OrtooError:
-    """What an enode's refusal means for a client: a topic that the directory knows is at worst not there yet."""
+    """An enode's error translated for a client: a topic that only the directory knows will soon be at the enode."""
     if isinstance(error, NotFound) and error.field in ("topic_id", "queue_id"):
-        return Unavailable(f"{error.message}; it may hear of it in a moment, retry", retry_after_ms=100)
+        return Unavailable(f"{error.message}; the enode may learn of it in a moment, retry", retry_after_ms=100)
     return error

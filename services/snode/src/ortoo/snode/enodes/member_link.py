@@ -1,4 +1,4 @@
-"""An enode's leader behind the wire: one stream each for appends, reads and leases, shared by all the snode does."""
+"""The connection to an enode's leader: one stream each for appends, reads and leases, shared by the whole snode."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ Held = HeldAppends[Bulky, Appended]
 
 
 class Leaders(Protocol):
-    """Who leads the enodes, and what waits for that."""
+    """The current leaders of the enodes, and the requests that wait for a leader."""
 
     background: Background
     clock: Clock
@@ -38,14 +38,14 @@ class Leaders(Protocol):
         """The appends that wait for the enode's next leader."""
 
     def learn(self, enode: str, moved: Moved) -> "MemberLink":
-        """Whom to ask after a member said that another one leads; the one that is asked already, if nobody knows."""
+        """The link to ask after a replica reported another leader; the present one if no newer leader is known."""
 
 
 class MemberLink:
-    """The way to an enode's member that leads it, as far as is known."""
+    """The connection to the replica of an enode that leads it, by the latest information."""
 
     def __init__(self, enode: str, address: str, epoch: int, channel: grpc.aio.Channel, leaders: Leaders) -> None:
-        """Talk when there is something to say; `leaders` knows who leads later."""
+        """It connects when there is a request; `leaders` has later leaders."""
         self.address = address
         self.epoch = epoch
         self._enode = enode
@@ -55,9 +55,9 @@ class MemberLink:
         self._clock = leaders.clock
         self._timeout_s = leaders.timeout_s
         self.opened_s = leaders.clock.monotonic_s()
-        self._calls: dict[Any, None] = {}  # ordered, as all that is ended one after another: a seed is one run
+        self._calls: dict[Any, None] = {}  # ordered, so that simulations end them deterministically
         self._conversations: dict[Any, None] = {}
-        """Calls that end with this link: a leader that hangs does not end them."""
+        """Calls that end with this link, because a leader that hangs does not end them."""
         self._gone: OrtooError | None = None
         self._held = leaders.held(enode)
         stream = partial(RequestStream[Any, Any, Any], self._peer, clock=leaders.clock, timeout_s=leaders.timeout_s)
@@ -80,7 +80,7 @@ class MemberLink:
             greets=True,
         )
         self._lease_calls_until_s = 0.0
-        """Until then pops and settlements are a call each: the process is of a version that has no stream for them."""
+        """Until then pops and settlements are single calls: the process is of a version without the stream."""
         self._leasing = leaders.background.contained("leases", self._leases.run())
         self._carrying = [
             leaders.background.contained("appends", self.appends.run()),
@@ -88,9 +88,9 @@ class MemberLink:
         ]
 
     def close(self, moved: Moved | None = None) -> OrtooError:
-        """Stop; what is on its way fails with the error returned, pops and settlements when `break_off` is called.
+        """Close; requests in flight fail with the returned error, pops and settlements when `break_off` is called.
 
-        When the enode has `moved`, what was not sent waits for its leader.
+        If the enode has `moved`, unsent requests wait for its leader.
         """
         for task in self._carrying:
             task.cancel()
@@ -101,12 +101,12 @@ class MemberLink:
         return gone
 
     def break_off(self) -> None:
-        """Wait no longer for answers about leases. Who led until a moment ago has leased what it answers."""
+        """Stop waiting for answers about leases. Leases in the answers of the previous leader are valid until then."""
         self._leasing.cancel()
         self._leases.close(self._closing())
 
     def fail_reads(self) -> OrtooError:
-        """Let those ask anew who wait for messages here; the error that they get."""
+        """Fail the waiting reads, so that their callers retry; returns their error."""
         self._fetches.fail_all(gone := self._closing())
         return gone
 
@@ -115,12 +115,12 @@ class MemberLink:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing that may change something is on its way."""
+        """Whether no request that may change state is in flight."""
         return self.appends.is_idle and self._leases.is_idle and not self._calls
 
     @property
     def connected(self) -> bool:
-        """Whether a stream to it works right now."""
+        """Whether a stream to it works now."""
         return self.appends.connected or self._fetches.connected or self._leases.connected
 
     def _hold(self, item: Pending[Bulky, Appended], moved: Moved) -> None:
@@ -128,13 +128,13 @@ class MemberLink:
         self._leaders.learn(self._enode, moved)
 
     async def _lease(self, request: pop_pb.LeaseRequest, wait_s: float = 0.0) -> pop_pb.LeaseResponse:
-        """Ask this process. Errors: as the enode says; Unavailable, as RequestStream says."""
+        """Send a request to this process. Errors: those of the enode, Unavailable as in RequestStream."""
         if self._clock.monotonic_s() >= self._lease_calls_until_s:
             try:
                 return await self._leases.send(request, wait_s=wait_s)
             except Unsupported:
                 if self._leases.connected:
-                    raise  # it is about this request alone
+                    raise  # the error is about this request alone
                 self._lease_calls_until_s = self._clock.monotonic_s() + LEFT_ALONE_S
         timeout_s = self._timeout_s + wait_s
         if request.WhichOneof("asked") == "pop":
@@ -147,7 +147,7 @@ class MemberLink:
             return await self._over(self._calls, call, call)
 
     async def _hear(self, call: Any, told: Callable[[Any], None]) -> None:
-        """Tell each message of an open call, until it ends. Errors: Unavailable when the connection broke."""
+        """Pass each message of an open call to `told`, until it ends. Errors: Unavailable when the connection broke."""
         try:
             with rpc_errors(self._peer, within=True):
                 async for news in call:
@@ -156,12 +156,12 @@ class MemberLink:
             call.cancel()
 
     async def _over(self, calls: dict[Any, None], call: Any, answer: Awaitable[Answer]) -> Answer:
-        """What comes of a call that is one of `calls` meanwhile."""
+        """The answer of a call, which is one of `calls` meanwhile."""
         calls[call] = None
         try:
             return await answer
         except asyncio.CancelledError:
-            # This link was closed, for a newer one; or whoever asks was cancelled.
+            # Either this link was closed for a newer one, or the caller was cancelled.
             if self._gone is None or cancellations():
                 raise
             raise self._gone from None

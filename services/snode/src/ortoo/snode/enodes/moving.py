@@ -1,4 +1,4 @@
-"""Appends that a member of an enode did not take because another one leads: held, and sent there in their order."""
+"""Appends that a replica did not take because another one leads: held, and sent to the leader in order."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,19 +11,19 @@ from ortoo.common.process.containment import told_as
 from ortoo.snode.enodes.request_stream import Pending, Request, RequestStream, Result, seen
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.02, 0.1
-"""How long to wait before a member is asked again whether it leads now."""
+"""Waits before a replica is asked again whether it leads now."""
 
 
 @dataclass(slots=True, eq=False)
 class HeldAppends(Generic[Request, Result]):
-    """Of one enode. While something is held all later appends wait behind it, so each queue keeps its order.
+    """Held appends of one enode. While one is held all later appends wait behind it, so each queue keeps its order.
 
-    What was on its way to the former leader goes first, in the order in which it went there; so nothing is sent on
-    before everything has its answer from there.
+    Requests that were in flight to the former leader go first, in their original order. So nothing is sent before the
+    former leader has answered all of them.
     """
 
     current: Callable[[], RequestStream[Request, Any, Result]]
-    """To whoever leads, as far as is known."""
+    """Gives the stream to the current leader, by the latest information."""
     clock: Clock
     timeout_s: float
     bytes_max: int
@@ -52,18 +52,18 @@ class HeldAppends(Generic[Request, Result]):
         return future
 
     def moved(self, source: RequestStream[Request, Any, Result], item: Pending[Request, Result], error: Moved) -> None:
-        """Hold what a member did not take."""
+        """Hold an append that a replica did not take."""
         self._source, self._error = source, error
         self._hold(0, item.request.request_id, item)
 
     def fail_all(self, error: OrtooError) -> None:
-        """Nobody will be asked any more."""
+        """Fail all held appends."""
         for _, _, item in self._taken():
             if not item.future.done():
                 item.future.set_exception(error)
 
     async def run(self) -> None:
-        """Send on what is held, for ever."""
+        """Send held appends, for ever."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -79,7 +79,7 @@ class HeldAppends(Generic[Request, Result]):
             if self.current() is source or not source.is_idle:
                 await self.clock.sleep(FIRST_WAIT_S)
                 self._fail_late()
-                # A member that has promised another an epoch leads in a later one only, and that is news.
+                # A replica that voted for another epoch can lead only in a later one, which then becomes known.
                 if not source.is_idle or (self._error.epoch and self.current() is source):
                     continue
             link = self.current()

@@ -1,4 +1,4 @@
-"""Between the plain values of pops and the messages that go to an enode."""
+"""Conversion of pops between plain values and protobuf messages."""
 
 from collections.abc import Sequence
 
@@ -21,19 +21,19 @@ from ortoo.v1 import enode_pop_pb2 as pb
 
 
 def wish_to(wish: PopWish, *, peek: bool = False) -> pb.PopQueuesRequest:
-    """A pop, written."""
+    """A pop request."""
     return write(pb.PopQueuesRequest, wish, client_id=wish.consumer, peek=peek)
 
 
 def ended_of(answer: pb.LeaseResponse) -> pb.LeaseResponse:
-    """An answer that is none of failure. Errors: as the enode says."""
+    """The answer, if it is not a failure. Errors: those of the enode."""
     if answer.HasField("failure"):
         raise error_of(answer.failure)
     return answer
 
 
 def popped_of(answer: pb.PopQueuesResponse) -> Popped:
-    """What was popped, read."""
+    """The popped messages of an answer."""
     batches = [
         PoppedBatch(
             one.queue_id,
@@ -49,7 +49,7 @@ def popped_of(answer: pb.PopQueuesResponse) -> Popped:
 
 
 def settlement_to(topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> pb.SettlePoppedRequest:
-    """What becomes of messages, written."""
+    """A request to ack, nack, release or renew messages."""
     request = pb.SettlePoppedRequest(topic_id=topic_id, group=group, parts=map(_part, parts))
     if isinstance(verdict, Finish):
         request.finish.filtered = verdict.filtered
@@ -63,7 +63,7 @@ def settlement_to(topic_id: int, group: str, parts: Sequence[LeasePart], verdict
 
 
 def stale_of(answer: pb.SettlePoppedResponse) -> list[Stale]:
-    """What leases have no more, read."""
+    """The messages that leases no longer have."""
     return [
         Stale(one.queue_id, one.offset, one.lease_number, error_of(one.failure) if one.HasField("failure") else None)
         for one in answer.stale
@@ -71,12 +71,12 @@ def stale_of(answer: pb.SettlePoppedResponse) -> list[Stale]:
 
 
 def send_back_to(wish: SendBackWish) -> pb.SendBackMessagesRequest:
-    """Messages to give back by offset, written."""
+    """A request to nack messages by offset."""
     return write(pb.SendBackMessagesRequest, wish, uncounted=not wish.counts, client_id=wish.consumer)
 
 
 def replay_to(wish: ReplayWish) -> pb.ReplayStoredRequest:
-    """Dead letters to send again, written."""
+    """A request to replay dead letters."""
     return write(pb.ReplayStoredRequest, wish, ranges=_ranges(wish.ranges))
 
 

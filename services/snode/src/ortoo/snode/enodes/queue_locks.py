@@ -1,6 +1,6 @@
-"""The locks of queues, taken from the enodes that hold them: asked for together, waited for, given back for certain.
+"""The locks of queues at their enodes: batched requests, waiting, and reliable release.
 
-They live as long as this snode is attached to their enode, and the news of free ones comes that way.
+Locks live while this snode is attached to their enode; the attachment also reports free locks.
 """
 
 import asyncio
@@ -20,28 +20,28 @@ from ortoo.snode.enodes.batcher import Batcher
 from ortoo.snode.enodes.link import EnodeLinks, LockAnswer, LockKey, LockRequest
 
 ASK_AGAIN_S = 1.0
-"""Locks that were refused are asked for again so often, should the news of their freedom get lost."""
+"""Interval for requesting refused locks again, in case the report that they are free got lost."""
 LOCKS_MAX = 5_000
-"""How many locks go into one request."""
+"""Maximum of locks in one request."""
 _log = get_logger("locks")
 _attachments_log = get_logger("attachments")
 
 
 @dataclass(slots=True, eq=False)
 class _LockBatcher(Batcher):
-    """What is to be said to one enode: releases first, for a taker may wait for them.
+    """Pending requests to one enode: releases first, because a taker may wait for them.
 
-    A lock is not asked for before its session's release of it is answered: that would come late, and free it again.
+    A lock is not requested before its session's release is answered; a late release would free it again.
     """
 
     enode: str
     locks: "QueueLocks"
     takes: dict[LockRequest, asyncio.Future[LockAnswer]] = field(default_factory=dict, init=False)
-    """A session asks for a lock once at a time: its group lets one of its feeders have the queue."""
+    """A session requests a lock once at a time, because its group gives the queue to one of its feeders."""
     releases: dict[LockRequest, None] = field(default_factory=dict, init=False)
 
     async def drain(self) -> None:
-        """Give back and ask until nothing waits."""
+        """Release and request locks until nothing is pending."""
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
         while self.releases or self.takes:
             ok = await self._release() if self.releases else True
@@ -51,11 +51,11 @@ class _LockBatcher(Batcher):
                 await self.locks.runtime.clock.sleep(backoff.delay_s(attempt, self.locks.runtime.randomness))
 
     def failed(self, error: Exception) -> None:
-        """Draining met a defect: whoever asks hears of it and asks again."""
+        """Draining failed unexpectedly: fail the requests, which their callers repeat."""
         takes, self.takes = self.takes, {}
         for future in takes.values():
             if not future.done():
-                future.set_exception(Internal("asking for locks met a defect; the snode's log has the details"))
+                future.set_exception(Internal("the snode failed to request locks and logged the details"))
 
     async def _release(self) -> bool:
         requests = list(self.releases)[:LOCKS_MAX]
@@ -104,16 +104,16 @@ class QueueLocks:
     directory: Directory
     links: EnodeLinks
     wanted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    """Set while somebody waits for a lock that was refused, or may be."""
+    """Set while a session waits for a lock, or may do so."""
     _batchers: dict[str, _LockBatcher] = field(default_factory=dict, init=False)
     _news: dict[tuple[str, LockKey], asyncio.Event] = field(default_factory=dict, init=False)
-    """Of each lock that somebody wants or wanted a moment ago: set, and forgotten, when it may be free."""
+    """By requested lock: an event that is set and removed when the lock may be free."""
     _attached: set[str] = field(default_factory=set, init=False)
 
     async def hold(self, enode: str, request: LockRequest) -> int:
-        """Take a lock, as long as it takes; returns its generation.
+        """Take a lock, however long it takes; returns its generation.
 
-        Errors: Fenced when a newer session of the same client has it; Unavailable when the enode is away.
+        Errors: Fenced if a newer session of the same client has it, Unavailable if the enode is unreachable.
         """
         key = (enode, (request.group, request.topic_id, request.queue_id))
         while True:
@@ -129,19 +129,19 @@ class QueueLocks:
             await news.wait()
 
     def give_back(self, enode: str, request: LockRequest) -> None:
-        """Free a lock, held or only asked for; tried until the enode has answered."""
+        """Release a lock, held or only requested; retried until the enode has answered."""
         batcher = self._batcher(enode)
         batcher.releases[request] = None
         batcher.wake(self.runtime.background, f"locks {enode}")
 
     def freed(self, enode: str, keys: Sequence[LockKey]) -> None:
-        """An enode says which locks are free."""
+        """An enode reports free locks."""
         for key in keys:
             if (news := self._news.pop((enode, key), None)) is not None:
                 news.set()
 
     async def ask_again(self) -> None:
-        """Let all who wait ask; to be called every `ASK_AGAIN_S` while a lock is wanted."""
+        """Make all waiting sessions request again; to be called every `ASK_AGAIN_S` while `wanted` is set."""
         news, self._news = self._news, {}
         if news:
             self.wanted.set()
@@ -162,7 +162,7 @@ class QueueLocks:
         return batcher
 
     async def look(self) -> None:
-        """Attach to enodes that are new; to be called whenever the directory has changed."""
+        """Attach to new enodes; to be called whenever the directory has changed."""
         for entry in self.directory.enodes():
             if entry.name not in self._attached:
                 self._attached.add(entry.name)

@@ -1,4 +1,4 @@
-"""Many requests over one long-lived call, answers matched by request id, and a prompt error when the call breaks."""
+"""Many requests over one long-lived call: answers matched by request id, prompt errors when the call breaks."""
 
 import asyncio
 from collections import deque
@@ -18,7 +18,7 @@ from ortoo.snode import log_events
 
 LOOK_MIN_S = 0.001
 LEFT_ALONE_S = 10.0
-"""So long a peer that was away is not asked for what others have as well: each request would wait for it first."""
+"""Time after a broken call in which optional requests skip this peer: each would wait for a connection first."""
 _log = get_logger("enode link")
 
 
@@ -45,17 +45,19 @@ class Pending(Generic[Request, Result]):
 
 @dataclass(slots=True, eq=False)
 class RequestStream(Generic[Request, Answer, Result]):
-    """One bidirectional call to `peer`, opened when there is something to ask and opened anew after it broke.
+    """One bidirectional call to `peer`, opened for the first request and reopened after it broke.
 
-    Requests go out in the order of `send`. One that has waited longer than allowed fails alone with Unavailable, its
-    outcome unknown. When the call ends, or nothing at all was heard for so long while an answer was due, all requests
-    on their way fail so; with `late_fail_alone` silence is no reason. The outcome is known of those that were not sent
-    yet, and when a peer that `answers_all_it_took` ends the call in good order: nothing became of these, which
-    NOT_TAKEN_FIELD says; or they fail as the call did that was refused as Moved or Unsupported. A peer that `greets`
-    answers with id 0 when it has taken the call; nothing is sent before, or a refusal would find some of it sent.
+    Requests are sent in the order of `send`. One that waits longer than its timeout fails alone with Unavailable,
+    outcome unknown. All requests in flight fail so when the call ends. They also fail when the peer is silent for the
+    timeout while an answer is due, except with `late_fail_alone`.
 
-    `decode` makes a result of an answer or raises the OrtooError that it carries. With `moved`, a request is given to
-    that instead when it is known that nothing of it was stored because another process leads.
+    The outcome is known for unsent requests, and for unanswered ones if a peer that `answers_all_it_took` ends the call
+    gracefully. These had no effect and fail with NOT_TAKEN_FIELD, or as the call did that was refused as Moved or
+    Unsupported. A peer that `greets` answers with id 0 when it has accepted the call. Nothing is sent before, so a
+    refused call has sent nothing.
+
+    `decode` makes a result of an answer or raises the OrtooError that it carries. `moved`, if given, receives requests
+    of which nothing was stored because another process leads.
     """
 
     peer: str
@@ -64,19 +66,19 @@ class RequestStream(Generic[Request, Answer, Result]):
     _: KW_ONLY
     clock: Clock
     timeout_s: float
-    in_flight_bytes_max: int = 1  # what has no size counts nothing
+    in_flight_bytes_max: int = 1  # requests without a size count nothing
     answers_all_it_took: bool = False
     late_fail_alone: bool = False
     greets: bool = False
     moved: Callable[[Pending[Request, Result], Moved], None] | None = None
     may_move: bool = False
-    """Whether what never reached the peer may be for another process soon, and is given to `moved` as well."""
+    """Whether unsent requests may soon be for another process, and are passed to `moved` as well."""
     connected: bool = field(default=False, init=False)
     _is_closed: bool = field(default=False, init=False)
     _bytes: int = field(default=0, init=False)
     _last_id: int = field(default=0, init=False)
     _heard_s: float = field(default=0.0, init=False)
-    """When the peer last answered, or had nothing to answer."""
+    """When the peer last answered, or no answer was due."""
     _broken_s: float = field(default=-LEFT_ALONE_S, init=False)
     """When the last call ended."""
     _pending: dict[int, Pending[Request, Result]] = field(default_factory=dict, init=False)
@@ -84,10 +86,10 @@ class RequestStream(Generic[Request, Answer, Result]):
     _greeted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _awaited: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    """Set when there is a request whose answer is due at some time."""
+    """Set when an answer is due at some time."""
 
     def send(self, request: Request, *, size_bytes: int = 0, wait_s: float = 0.0) -> asyncio.Future[Result]:
-        """Send `request`, whose id is set here; `wait_s` is how long the peer may rightly take by itself."""
+        """Send `request`, whose id is set here; `wait_s` extends the timeout by the peer's own wait."""
         if self._pending and self._bytes + size_bytes > self.in_flight_bytes_max:
             raise Overloaded(
                 f"{self._bytes} bytes are on their way to {self.peer}; at most {self.in_flight_bytes_max} may be",
@@ -99,13 +101,13 @@ class RequestStream(Generic[Request, Answer, Result]):
         return future
 
     def send_if_there(self, request: Request) -> asyncio.Future[Result]:
-        """As `send`, for what others can answer. Errors: Unavailable where the call broke a moment ago."""
+        """As `send`, for requests that other peers can answer. Errors: Unavailable if the call broke a moment ago."""
         if self.clock.monotonic_s() < self._broken_s + LEFT_ALONE_S:
-            raise Unavailable(f"{self.peer} was away a moment ago", field=NOT_TAKEN_FIELD)
+            raise Unavailable(f"{self.peer} was unreachable a moment ago", field=NOT_TAKEN_FIELD)
         return self.send(request)
 
     def take(self, item: Pending[Request, Result]) -> None:
-        """Send a request that waits already, also one that another stream did not get rid of."""
+        """Send a pending request, possibly one that another stream could not send."""
         if self._is_closed:
             item.future.set_exception(self._never_sent())
             return
@@ -125,7 +127,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         return not self._pending
 
     async def run(self) -> None:
-        """Keep the conversation going for ever."""
+        """Keep the call running for ever."""
         while True:
             await self._wake.wait()
             try:
@@ -139,12 +141,12 @@ class RequestStream(Generic[Request, Answer, Result]):
             self.fail_all(error, moved if self.may_move else None)
 
     def close(self, error: OrtooError) -> None:
-        """Fail every request that has no answer, and those that come."""
+        """Fail all unanswered requests, and later ones."""
         self._is_closed = True
         self.fail_all(error)
 
     def fail_all(self, error: OrtooError, unsent: Moved | None = None) -> None:
-        """Fail every request that has no answer; with `unsent`, what was certainly not taken has moved."""
+        """Fail all unanswered requests; with `unsent`, those that were certainly not taken have moved."""
         self.connected = False
         pending, self._pending = self._pending, {}
         never_sent = [pending.pop(one.request_id) for one in self._unsent if one.request_id in pending]
@@ -165,7 +167,7 @@ class RequestStream(Generic[Request, Answer, Result]):
                 item.future.set_exception(error)
 
     def _never_sent(self) -> Unavailable:
-        return Unavailable(f"{self.peer} went away before this was sent; retry", field=NOT_TAKEN_FIELD)
+        return Unavailable(f"{self.peer} disconnected before this was sent; retry", field=NOT_TAKEN_FIELD)
 
     async def _converse(self) -> OrtooError:
         broken: asyncio.Future[OrtooError] = asyncio.get_running_loop().create_future()
@@ -190,7 +192,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         except (grpc.aio.UsageError, asyncio.InvalidStateError, asyncio.CancelledError):
             if cancellations():
                 raise
-            # A channel that is closed here cancels its calls, and not who waits for them.
+            # A channel that is closed here cancels its calls, but not their callers.
             error = Unavailable(f"{self.peer}: the connection broke; the outcome is unknown, retry")
         except Exception as failure:
             error = told_as(failure, "enode link")
@@ -198,18 +200,18 @@ class RequestStream(Generic[Request, Answer, Result]):
             broken.set_result(error)
 
     async def _write(self, call: Any) -> OrtooError:
-        await call.wait_for_connection()  # what a peer that is not there would have got counts as never sent
+        await call.wait_for_connection()  # requests for a peer that is unreachable count as unsent
         if self.greets:
             await self._greeted.wait()
         while True:
             while self._unsent:
                 request = self._unsent.popleft()
                 if request.request_id not in self._pending:
-                    continue  # it was too late, and whoever asked was told that it was not sent
+                    continue  # it was late, and its caller was notified that it was not sent
                 try:
                     await call.write(request)
                 except (grpc.aio.UsageError, asyncio.InvalidStateError):
-                    # The peer has ended the call. Its last answers are still to be read, and then why it did.
+                    # The peer has ended the call. Its last answers and then its reason are still to be read.
                     await asyncio.get_running_loop().create_future()
             self._wake.clear()
             await self._wake.wait()
@@ -246,7 +248,7 @@ class RequestStream(Generic[Request, Answer, Result]):
                 self._awaited.clear()
                 await self._awaited.wait()
             first_s = min(item.deadline_s for item in self._pending.values())
-            # Whatever is sent meanwhile may take longer than this sleep.
+            # A request sent meanwhile may have a later deadline than this sleep.
             await self.clock.sleep(min(max(first_s - self.clock.monotonic_s(), LOOK_MIN_S), self.timeout_s))
             now_s = self.clock.monotonic_s()
             late = [number for number, item in self._pending.items() if item.deadline_s <= now_s]
@@ -263,11 +265,11 @@ class RequestStream(Generic[Request, Answer, Result]):
                 self._bytes -= item.size_bytes
                 if not item.future.done():
                     item.future.set_exception(self._never_sent() if number in unsent else error)
-            if not unsent.isdisjoint(late):  # a peer that reads nothing is to cost no more than what waits for it
+            if not unsent.isdisjoint(late):  # bound the memory of requests for a peer that reads nothing
                 self._unsent = deque(one for one in self._unsent if one.request_id in self._pending)
 
 
 def seen(future: asyncio.Future[Any]) -> None:
-    """Look at the error, so that one nobody waits for any more is not reported as lost."""
+    """Retrieve the error, so that an error without a waiting caller is not reported as lost."""
     if not future.cancelled():
         future.exception()

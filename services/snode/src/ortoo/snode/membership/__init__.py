@@ -1,7 +1,7 @@
-"""Who consumes: members of groups, shared among snodes, and which queues each gets.
+"""The members of groups, shared among snodes, and the assignment of queues to them.
 
-In come joins and departures, here and at other snodes; out go assignments. Sessions, pulls and operators' questions
-import it.
+It takes joins and departures, here and at other snodes, and returns assignments. Sessions, pulls and the operators'
+services import it.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ async def open_membership(
 ) -> AsyncIterator[ConsumerGroups]:
     """The groups; with a `redis_url` their members are shared with other snodes until the block is left.
 
-    `found` hears when the store does not answer. Errors: Invalid for the URL.
+    `found` gets a finding while the store does not answer. Errors: Invalid for the URL.
     """
     settings, clock = runtime.settings, runtime.clock
     async with contextlib.AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Which member of a group gets which queues: a pure function, the same at every snode and at the clients."""
+"""The assignment of queues to group members: a pure function, the same at every snode and at the clients."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,10 +9,10 @@ from ortoo.snode.membership.members import Member, strategy_of
 
 
 def assign(members: Mapping[str, Member], queues: Mapping[str, Sequence[Queue]]) -> dict[str, list[Queue]]:
-    """Share out all topics: `members` by client id, `queues` maps each topic to its readable queues.
+    """Assign all topics: `members` by client id, `queues` maps each topic to its readable queues.
 
-    Returns each active member's queues, sorted. Every queue of a wanted topic is in exactly one list, unless the
-    strategy says otherwise; a broadcast member has all queues of its topics besides.
+    Returns each active member's queues, sorted. Every queue of a subscribed topic is in exactly one list, unless the
+    strategy decides otherwise. A broadcast member also has all queues of its topics.
     """
     strategy = strategy_of(members)
     wanting: dict[str, list[str]] = {}
@@ -36,7 +36,7 @@ def assign(members: Mapping[str, Member], queues: Mapping[str, Sequence[Queue]])
 def _shares(
     strategy: AllocationStrategy, queues: Sequence[Queue], members: Mapping[str, Member]
 ) -> Mapping[str, Sequence[Queue]]:
-    """What the strategy says; averagely where it cannot say anything, for then the queues would lie idle."""
+    """The assignment by the strategy; averagely if the strategy fails, so that the queues do not lie idle."""
     if not queues:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""The groups of this snode: shares queues among members and hands each over from its old owner to its new one."""
+"""The groups of this snode: assigns queues to group members and moves each from its old owner to its new one."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -13,12 +13,12 @@ from ortoo.snode.membership.local import Membership
 from ortoo.snode.membership.members import Member
 
 REST = 4.0
-"""After sharing out took long, rest so many times as long before the next: changes that come together cost once."""
+"""After a long assignment, rest this multiple of its time before the next. Changes that come together cost once."""
 REST_FROM_S = 0.005
 
 
 class Assignable(Protocol):
-    """A push session, as its group sees it."""
+    """A push session, as its group uses it."""
 
     @property
     def client_id(self) -> str:
@@ -26,21 +26,21 @@ class Assignable(Protocol):
 
     @property
     def member_session_id(self) -> str:
-        """The session under which it is a member."""
+        """The session id of its group member."""
 
     def assign(self, generation: int, queues: list[Queue]) -> None:
         """Take these queues, and no others, from now on."""
 
     def replaced(self) -> None:
-        """Another session has taken its place in the group."""
+        """End: another session has replaced it in the group."""
 
 
 class ConsumerGroups:
-    """Push sessions by group, and who holds which queue within this snode."""
+    """Push sessions by group, and the current owner of each queue within this snode."""
 
     def __init__(self, directory: Directory, membership: Membership, clock: Clock) -> None:
         self.membership = membership
-        """Who is in which group."""
+        """The members of all groups."""
         self.on_members: Callable[[str, int, Mapping[str, Member]], None] = lambda group, generation, members: None
         """Called soon after the members of a group have changed; several changes may come as one."""
         self._directory = directory
@@ -52,9 +52,10 @@ class ConsumerGroups:
         membership.on_change = self._note
 
     async def run(self) -> None:
-        """Share out wherever something has changed, for ever.
+        """Assign queues wherever something has changed, for ever.
 
-        A group that fails is passed over; without the loop the process would feed nobody.
+        A group whose assignment fails is skipped. If the loop itself fails the process ends, because no consumer would
+        get queues.
         """
         while True:
             await self._wake.wait()
@@ -71,13 +72,13 @@ class ConsumerGroups:
                 await self._clock.sleep(took_s * REST)
 
     def join(self, group: str, member: Member, session: Assignable) -> None:
-        """Add a push session to its group; everybody's queues are told."""
+        """Add a push session to its group; the queues of all its members are assigned again."""
         self._sessions.setdefault(group, {})[session.client_id] = session
         self.membership.join(group, member)
         self._note(group)
 
     def leave(self, group: str, session: Assignable) -> None:
-        """Take a push session out of its group; the others get its queues when it has released them."""
+        """Remove a push session from its group; its queues go to others when it has released them."""
         sessions = self._sessions.get(group, {})
         if sessions.get(session.client_id) is session:
             del sessions[session.client_id]
@@ -85,24 +86,24 @@ class ConsumerGroups:
                 self._sessions.pop(group, None)
 
     def session(self, group: str, client_id: str) -> Assignable | None:
-        """The push session of a client in a group, if it has one at this snode."""
+        """The push session of a client in a group, if this snode has one."""
         return self._sessions.get(group, {}).get(client_id)
 
     def topics_changed(self, topics: set[str]) -> None:
-        """Share out again where a topic has other queues than before."""
+        """Assign again where a topic has other queues than before."""
         for group in list(self.membership.groups()):
             if any(member.topics & topics for member in self.membership.members(group).values()):
                 self.membership.advance(group)
 
     async def hold(self, group: str, queue: Queue, owner: object) -> None:
-        """Wait until the queue's former owner has released it, and hold it. `owner` is new for each time of holding."""
+        """Wait until the queue's former owner has released it, and take it. `owner` is a new object for each hold."""
         key = (group, queue)
         while (holder := self._holders.get(key)) is not None:
             await holder[1].wait()
         self._holders[key] = (owner, asyncio.Event())
 
     def release(self, group: str, queue: Queue, owner: object) -> None:
-        """Let the next owner begin; nothing happens if `owner` does not hold the queue."""
+        """Let the next owner begin; a no-op if `owner` does not hold the queue."""
         holder = self._holders.get((group, queue))
         if holder is not None and holder[0] is owner:
             del self._holders[(group, queue)]
@@ -125,7 +126,7 @@ class ConsumerGroups:
             given = assign(members, queues)
         for session in sessions:
             member = members.get(session.client_id)
-            # Who is no member at all was replaced by somebody who has left again: it would keep its queues from others.
+            # A session without a member was replaced by one that has left again. It must not keep queues from others.
             if member is None or member.session_id != session.member_session_id:
                 session.replaced()
             elif session.client_id in given:

@@ -1,4 +1,4 @@
-"""Who is in which group. One snode keeps it in memory; several share it, and `MembershipStore` moves it to and fro."""
+"""The members of groups. A single snode keeps them in memory; several share them through `MembershipStore`."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from ortoo.common.process.clock import Clock
 from ortoo.snode.membership.members import Member
 
 PRODUCERS = "producers/"
-"""What the names of groups of producers begin with here; no group of consumers can be called so."""
+"""Prefix of the names of producer groups here; no consumer group can have it."""
 
 
 class Membership:
-    """The members of all groups, as long as this snode is the only one.
+    """The members of all groups, if this is the only snode.
 
-    Every change gives the group a higher generation and is told to the listener.
+    Every change gives the group a higher generation and notifies the listener.
     """
 
     def __init__(self, clock: Clock) -> None:
-        """Begin without groups."""
+        """Start without groups."""
         self._clock = clock
         self._last = 0
         self._versions: dict[str, int] = {}
@@ -26,12 +26,12 @@ class Membership:
         """Called with the group's name after each change."""
 
     def join(self, group: str, member: Member) -> None:
-        """Add a member of this snode, or change it; one with the same client id is replaced wherever it is."""
+        """Add or change a member of this snode; it replaces any member with the same client id."""
         if self.members(group).get(member.client_id) != member:
             self._put(group, member)
 
     def leave(self, group: str, client_id: str, session_id: str) -> None:
-        """Take a member away; nothing happens if the client id is another session's by now."""
+        """Remove a member; a no-op if the client id is used by another session now."""
         if self._has(group, client_id, session_id):
             self._remove(group, client_id)
 
@@ -40,7 +40,7 @@ class Membership:
         return member is not None and member.session_id == session_id
 
     def members(self, group: str) -> Mapping[str, Member]:
-        """The members now, by client id."""
+        """The current members, by client id."""
         return self._members.get(group, {})
 
     def groups(self) -> Iterable[str]:
@@ -48,13 +48,13 @@ class Membership:
         return list(self._members)
 
     def generation(self, group: str) -> int:
-        """The number of the group's present state; 0 when nobody is in it."""
+        """The generation of the group; 0 if it has no members."""
         return self._versions.get(group, 0)
 
     def advance(self, group: str) -> int:
-        """Give the group a higher generation, also because something else has changed, such as a topic's queues.
+        """Give the group a higher generation, also after other changes such as a topic's queues.
 
-        There is one count for all groups, from wall-clock milliseconds on, so that it grows over restarts.
+        One counter serves all groups. It starts from wall-clock milliseconds, so that it grows over restarts.
         """
         generation = self._last = self._versions[group] = max(self._last + 1, self._clock.now_ms())
         self.on_change(group)
@@ -77,48 +77,48 @@ class Membership:
 Key = tuple[str, str]
 """(group, client id)."""
 Word = Member | str
-"""What a snode says of its own: a member, or the id of a session that has left."""
+"""A record about an own member: the member, or the id of its session that has left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A member as the shared store has it; a higher number is the later word about its client id."""
+    """A member in the shared store. Of two records about a client id the one with the higher number is newer."""
 
     number: int
     member: Member
 
 
 class SharedMembership(Membership):
-    """The snode's own members, and what it knows of the others'; a member is the snode's whose incarnation it names.
+    """The members of this snode, and the stored ones of other snodes. `incarnation` tells which are its own.
 
-    The own ones count at once, whether or not the shared store answers. Of two sessions with one client id in a group
-    the one that the store heard of last stays; the other is told that it was replaced.
+    Own members count at once, whether or not the shared store answers. Of two sessions with one client id in a group,
+    the later one in the store stays. The other one is notified that it was replaced.
     """
 
     def __init__(self, incarnation: str, clock: Clock) -> None:
-        """Begin without groups."""
+        """Start without groups."""
         super().__init__(clock)
         self.unsaid: dict[Key, Word] = {}
-        """What the shared store has not been told. The newest word of each."""
+        """The records not yet in the shared store, the newest of each member."""
         self._incarnation = incarnation
         self._numbers: dict[Key, int] = {}
         self.on_unsaid: Callable[[], None] = lambda: None
-        """Called when there is something to tell the shared store."""
+        """Called when there is a record for the shared store."""
 
     def join(self, group: str, member: Member) -> None:
-        """Add a member, or change it, and say so."""
+        """Add or change a member, and record it."""
         if self.members(group).get(member.client_id) != member:
             self._say((group, member.client_id), member)
             super().join(group, member)
 
     def leave(self, group: str, client_id: str, session_id: str) -> None:
-        """Take a member away, and say so."""
+        """Remove a member, and record it."""
         if self._has(group, client_id, session_id):
             self._say((group, client_id), session_id)
             super().leave(group, client_id, session_id)
 
     def groups(self) -> Iterable[str]:
-        """Groups with members, by name: whichever snode is asked for them gives the same list."""
+        """Groups with members, by name; every snode returns the same list."""
         return sorted(self._members)
 
     def own(self) -> dict[Key, Member]:
@@ -132,7 +132,7 @@ class SharedMembership(Membership):
         return member.incarnation == self._incarnation
 
     def said(self, key: Key, word: Word, number: int) -> None:
-        """The shared store has taken our word; it is its `number`th about anybody."""
+        """The shared store has accepted a record, with this number."""
         self._numbers[key] = max(number, self._numbers.get(key, 0))
         if self.unsaid.get(key) == word:
             del self.unsaid[key]
@@ -140,14 +140,14 @@ class SharedMembership(Membership):
                 self._numbers.pop(key, None)
 
     def heard(self, key: Key, number: int, member: Member | None) -> None:
-        """The shared store says who is a member, or that it has left. Older news than known is passed over."""
+        """A record from the shared store: a member, or that it has left. Older records are ignored."""
         if number <= self._numbers.get(key, 0) or key in self.unsaid:
             return
         group, client_id = key
         known = self.members(group).get(client_id)
         if member is not None and self._is_own(member):
             if known is None or not self._is_own(known):
-                self._say(key, member.session_id)  # of ours, and gone by now
+                self._say(key, member.session_id)  # an own member that has left
         elif member is not None:
             self._numbers[key] = number
             if known != member:
@@ -155,23 +155,23 @@ class SharedMembership(Membership):
         else:
             self._numbers.pop(key, None)
             if known is not None and self._is_own(known):
-                self._say(key, known)  # somebody took this snode for dead
+                self._say(key, known)  # another snode assumed that this one had ended
             elif known is not None:
                 self._remove(group, client_id)
 
     def forget_numbers(self) -> None:
-        """The shared store may have begun anew, and its numbers with it."""
+        """The shared store may have been emptied, and its counter reset."""
         self._numbers.clear()
 
     def numbers(self) -> dict[Key, int]:
-        """The number of the newest word about each member; to be taken before the shared store is read."""
+        """The number of the newest record of each member; to be taken before the shared store is read."""
         return dict(self._numbers)
 
     def reconcile(self, found: Mapping[Key, Placed], before: Mapping[Key, int]) -> None:
-        """Compare with everything that the shared store has: others that it does not have are gone, own ones are said.
+        """Compare with the whole shared store: remove others' members that it lacks, record own ones.
 
-        The store may have lost what it was told, and its count with it. So its word counts, whatever its number,
-        unless something newer was heard since `before`.
+        The store may have lost records and its counter. So its content counts, whatever the numbers, unless a newer
+        record was received since `before`.
         """
         known = self._all()
         unheard = {key for key in {*known, *found} if self._numbers.get(key, 0) == before.get(key, 0)}
@@ -198,7 +198,7 @@ class SharedMembership(Membership):
         ]
 
     def drop(self, key: Key, session_id: str) -> None:
-        """A member of another snode is gone."""
+        """Remove a member of another snode."""
         super().leave(*key, session_id)
 
     def _say(self, key: Key, word: Word) -> None:

@@ -1,4 +1,4 @@
-"""Members of groups as plain values, their text in the shared store, when they are slow and why they end."""
+"""Group members as plain values, their text in the shared store, the slow-consumer rule and close reasons."""
 
 import dataclasses
 import enum
@@ -13,7 +13,7 @@ from ortoo.snode.cluster.routes import Queue
 
 
 class CloseReason(enum.IntEnum):
-    """The numbers are those on the wire."""
+    """Why a session ended; the numbers are those on the wire."""
 
     CLIENT_LEFT = 1
     SLOW_CONSUMER = 2
@@ -28,7 +28,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One topic that a member wants, and which of its messages."""
+    """One topic that a group member consumes, with its filter."""
 
     topic: str
     tag_expression: str = ""
@@ -41,55 +41,55 @@ class Member:
     """One client in one group."""
 
     client_id: str
-    """Its name in the group: queues are shared out in the order of these."""
+    """Its name in the group; queues are assigned in the order of client ids."""
     session_id: str
     snode: str = ""
     incarnation: str = ""
     """Of the snode."""
     subscriptions: tuple[Subscription, ...] = ()
     pushed: bool = True
-    """Whether it gets messages by a push session; otherwise it pulls."""
+    """Whether it uses a push session; otherwise it pulls."""
     active: bool = True
-    """Whether it takes part in sharing out queues."""
+    """Whether queues are assigned to it."""
     broadcast: bool = False
-    """Whether it gets all messages by itself."""
+    """Whether it receives all messages of its topics."""
     strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
     configured: tuple[Queue, ...] = ()
     """With AllocationStrategy.CONFIG: the queues it takes."""
     rooms: tuple[str, ...] = ()
-    """With AllocationStrategy.MACHINE_ROOM: the rooms whose queues are shared out."""
+    """With AllocationStrategy.MACHINE_ROOM: the availability zones whose queues are assigned."""
     room: str = ""
     language: str = ""
     client_version: str = ""
     peer: str = ""
     since_ms: int = 0
     user: str = ""
-    """Who opened it: no other user may take its place."""
+    """The user who opened it; no other user may replace it."""
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics it wants."""
+        """The topics it subscribes to."""
         return frozenset(one.topic for one in self.subscriptions)
 
     @property
     def shares(self) -> bool:
-        """Whether queues are shared out to it."""
+        """Whether it takes part in the assignment of queues."""
         return self.active and not self.broadcast
 
     def encoded(self) -> str:
-        """Its text."""
+        """Its text in the shared store."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["subscriptions"] = [dataclasses.astuple(one) for one in self.subscriptions]
         if not self.user:
-            del fields["user"]  # snodes before access to members was kept do not know it
+            del fields["user"]  # older snodes do not know the field
         return json.dumps({"format": FORMAT} | fields, separators=(",", ":"))
 
 
 def decoded(text: str | bytes) -> Member:
-    """Read what `encoded` wrote. Errors: Unsupported for the text of a newer snode."""
+    """Read the text of `encoded`. Errors: Unsupported for the text of a newer snode."""
     data: dict[str, Any] = json.loads(text)
     if data.pop("format", 0) != FORMAT:
-        raise Unsupported("a member of a group was written by a newer snode: upgrade this one")
+        raise Unsupported("a member of a group was written by a newer snode; upgrade this one")
     data["subscriptions"] = tuple(Subscription(*one) for one in data["subscriptions"])
     data["configured"] = tuple(Queue(*one) for one in data["configured"])
     data["rooms"] = tuple(data["rooms"])
@@ -98,18 +98,18 @@ def decoded(text: str | bytes) -> Member:
 
 
 def sharing(members: Mapping[str, Member]) -> list[str]:
-    """The client ids that share out queues, sorted."""
+    """The client ids that take part in the assignment, sorted."""
     return sorted(client_id for client_id, member in members.items() if member.shares)
 
 
 def strategy_of(members: Mapping[str, Member]) -> AllocationStrategy:
-    """The strategy that counts: that of the first sharing member by client id."""
+    """The strategy of the group: that of the first such member by client id."""
     first = min((client_id for client_id, member in members.items() if member.shares), default=None)
     return members[first].strategy if first is not None else AllocationStrategy.AVERAGELY
 
 
 def merged(known: Iterable[Subscription], news: Iterable[Subscription]) -> tuple[Subscription, ...]:
-    """The subscriptions after a client said `news`: an older version than the known one of a topic is ignored."""
+    """The subscriptions after an update by a client; an older version than the stored one of a topic is ignored."""
     before = {one.topic: one for one in known}
     after: dict[str, Subscription] = {}
     for one in news:
@@ -128,10 +128,10 @@ class SlowRule:
     def broken_by(
         self, *, newest_offset: int, acknowledged_offset: int | None, waiting_since_s: float | None, now_s: float
     ) -> bool:
-        """Whether a member is slow in one queue.
+        """Whether a group member is slow in one queue.
 
-        `newest_offset` is the last stored message's. `acknowledged_offset` is None when the group has none yet, which
-        is never slow. `waiting_since_s` is since when the server has waited for an acknowledgement; None = it does not.
+        `newest_offset` is the last stored message's. `acknowledged_offset` is None if the group has none yet, which is
+        never slow. `waiting_since_s` is the time since which an acknowledgement is due; None = none is due.
         """
         return (
             acknowledged_offset is not None
@@ -140,5 +140,5 @@ class SlowRule:
         )
 
     def is_awaited_long(self, since_s: float | None, now_s: float) -> bool:
-        """Whether the whole grace is over; None = nothing is awaited."""
+        """Whether the grace period has expired; None = no acknowledgement is due."""
         return since_s is not None and now_s - since_s >= self.grace_s

@@ -1,8 +1,14 @@
-"""Carries membership through Redis or Valkey, so that every snode knows the members of every group.
+"""Shares membership through Redis or Valkey, so that every snode has the members of every group.
 
-In it lie, below a prefix: a hash `members/GROUP` of client id to `NUMBER JSON`, a set `groups`, a sorted set `alive` of
-snodes' incarnations by the time they were last heard, a counter `number`, and a channel `changes`. Nothing in it is
-needed to survive: each snode says its own members again whenever it connects.
+Its keys, below a prefix, are:
+
+* `members/GROUP`: a hash of client id to `NUMBER JSON`
+* `groups`: a set
+* `alive`: a sorted set of the incarnations of snodes by the time of their last heartbeat
+* `number`: a counter
+* `changes`: a channel
+
+Its content may be lost: each snode writes its own members again whenever it connects.
 """
 
 import asyncio
@@ -25,11 +31,11 @@ from ortoo.snode.membership.members import Member, decoded
 
 CALL_TIMEOUT_S = 2.0
 RELOAD_S = 20.0
-"""How often everything is read again, should a change have got lost. A store that was emptied is noticed sooner."""
+"""Interval for reading everything again, in case a change got lost. An emptied store is noticed sooner."""
 FIRST_CONNECT_S = 5.0
-"""How long a start waits for the store."""
+"""Time for which a start waits for the store."""
 BATCH_MAX = 500
-"""How many changes are told at once."""
+"""Maximum of changes written at once."""
 _log = get_logger("membership")
 
 _SAY = """
@@ -65,10 +71,10 @@ return {1 - added, redis.call('ZRANGE', KEYS[1], 0, -1)}
 
 
 def redis_client(url: str) -> Any:
-    """A client of the server at `url`; who asks limits the time. Errors: Invalid for the URL.
+    """A client of the server at `url`; the caller limits the time of calls. Errors: Invalid for the URL.
 
-    It gets no `socket_timeout`: redis.asyncio keeps that by `asyncio.wait_for`, which up to Python 3.11 swallows the
-    cancellation of a call that has just been written, and then whoever waits for the end of a loop waits for ever.
+    It has no `socket_timeout`. redis.asyncio implements that by `asyncio.wait_for`, which up to Python 3.11 swallows
+    the cancellation of a call that has just been written. A task that waits for the end of such a loop would hang.
     """
     # It takes a tenth of a second to import, and a single snode does not need it.
     import redis.asyncio
@@ -83,11 +89,11 @@ def redis_client(url: str) -> Any:
 
 @dataclass(slots=True, eq=False)
 class MembershipStore:
-    """One snode's link to the shared store; while it is away, the last known members stay."""
+    """One snode's connection to the shared store; while the store is unreachable, the last known members stay."""
 
     runtime: Runtime
     client: Any
-    """What `redis_client` gives."""
+    """The result of `redis_client`."""
     membership: SharedMembership
     connected: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set while the store answers."""
@@ -107,22 +113,22 @@ class MembershipStore:
 
     @property
     def _timeout_s(self) -> float:
-        """How long a snode may be silent before its members are gone."""
+        """Timeout after which the members of a silent snode are removed."""
         return self.runtime.settings.membership_timeout_s
 
     def findings(self) -> Iterator[Finding]:
-        """Whether the store is away."""
+        """Whether the store is unreachable."""
         if not self.connected.is_set():
             yield Finding(
-                "membership store away",
+                "membership store unavailable",
                 "Redis, the store of groups' members (redis_url), does not answer this snode",
-                "snodes go on with the members they knew last: who joins or leaves at another one is not heard of",
-                "start it, or look at its log and the network; it heals by itself, and nothing in it needs a backup",
+                "snodes keep the last known members, and learn no changes of members at other snodes",
+                "start it, or check its log and the network; snodes reconnect automatically, and it needs no backup",
             )
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Connect and stay connected; the block begins when the members are known, or the store does not answer."""
+        """Connect and stay connected; the block begins when the members are read, or the store does not answer."""
         running = self.runtime.background.spawn("membership", self._run())
         try:
             async with asyncio.timeout(FIRST_CONNECT_S):
@@ -137,7 +143,7 @@ class MembershipStore:
             await self._part()
 
     async def _run(self) -> None:
-        """Stay connected for ever, whatever the store says: a process that left it would go on with old members."""
+        """Stay connected for ever, whatever the error: otherwise the process would keep outdated members."""
         backoff, attempt = Backoff(first_s=0.1, max_s=1.0), 0
         while True:
             try:
@@ -156,7 +162,7 @@ class MembershipStore:
         async with contextlib.AsyncExitStack() as parts:
             changes: Any = await parts.enter_async_context(self.client.pubsub())
             await _in_time(changes.subscribe(self._name("changes")))
-            # Snodes that were cut off as well come back a moment later than this one; they are not gone.
+            # Snodes that were disconnected too return a moment later than this one; their members stay until then.
             self._patient_until_s = self.runtime.clock.monotonic_s() + self._timeout_s
             await self._beat_once()
             await self._heal()
@@ -172,7 +178,7 @@ class MembershipStore:
                     self._hear(message["data"])
 
     async def _heal(self) -> None:
-        """Say all of our own, then take over what the others say; those who are not back yet are kept."""
+        """Write all own members, then read all others; members of snodes that are not back yet are kept."""
         self.membership.forget_numbers()
         for key, member in self.membership.own().items():
             await self._say(key, member, heal=True)
@@ -191,7 +197,7 @@ class MembershipStore:
         self.membership.said(key, word, await self._tell(key, word, "heal" if heal else ""))
 
     async def _tell(self, key: Key, word: Word, how: str = "") -> int:
-        """Have the store take a member, or its departure; the number of this word, 0 when it does not count."""
+        """Write a member or its departure; returns the number of the record, 0 if it was not accepted."""
         group, client_id = key
         if isinstance(word, str):
             session_id, text, since_ms = word, "", 0
@@ -219,7 +225,7 @@ class MembershipStore:
                 self.membership.drop(key, member.session_id)
 
     async def _beat_once(self) -> tuple[bool, set[str]]:
-        """Whether the store knew this snode as alive, and all whom it knows now."""
+        """Whether the store had this snode as alive, and all alive snodes."""
         beat = self._beat_script(
             keys=[self._name("alive")], args=[self.runtime.incarnation, int(self._timeout_s * 1000)]
         )
@@ -259,7 +265,7 @@ class MembershipStore:
             self.membership.heard((group, client_id), int(number), member)
 
     async def _part(self) -> None:
-        """Say what is left to be said, and that this snode is gone."""
+        """Write the remaining records, and that this snode has left."""
         with contextlib.suppress(*self._failures):
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 for key, word in list(self.membership.unsaid.items()):
@@ -273,7 +279,7 @@ class MembershipStore:
 
 
 async def _in_time(asked: Awaitable[Any]) -> Any:
-    """What the store answers. Errors: TimeoutError."""
+    """The store's answer. Errors: TimeoutError."""
     async with asyncio.timeout(CALL_TIMEOUT_S):
         return await asked
 

@@ -1,7 +1,7 @@
-"""What went through this snode: counts, spans and records of the trace topic.
+"""Metrics, spans and trace topic of the traffic through this snode.
 
-In comes what other rooms did, out go metrics, traces and messages. It decides nothing; the rooms above
-enodes may import it.
+It takes the operations of other packages and returns metrics, traces and messages. It decides nothing; the packages
+above `enodes` may import it.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from ortoo.snode.observe.traffic import PushTraces, TracedLink, Traffic
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Counts always; spans and records where the settings ask for them."""
+    """Metrics always; spans and records if the settings enable them."""
 
     traffic: Traffic
     tracing: Tracing | None
     trace_topic: TraceTopic | None
 
     def links(self, link_to: LinkTo) -> LinkTo:
-        """What gives links to enodes over which nothing goes unseen."""
+        """A `link_to` whose links are traced and recorded."""
         if self.tracing is not None:
             link_to = _observed(link_to, partial(TracedLink, self.tracing))
         if self.trace_topic is not None:
@@ -37,13 +37,13 @@ class Observation:
 
 
 def _observed(link_to: LinkTo, within: Callable[[str, GrpcEnodeLink], Any]) -> LinkTo:
-    """Put each link within what sees what goes over it."""
+    """Wrap each link in an observer."""
     return lambda enode, address, epoch: within(enode, link_to(enode, address, epoch))
 
 
 @contextlib.asynccontextmanager
 async def open_observation(runtime: Runtime, directory: Directory) -> AsyncIterator[Observation]:
-    """Begin to count; spans are sent until the block is left. Errors: Invalid, Unsupported."""
+    """Start; spans are exported until the block is left. Errors: Invalid, Unsupported."""
     settings, clock, metrics = runtime.settings, runtime.clock, runtime.metrics
     async with open_tracing(
         "snode", settings.name, settings.trace_endpoint, clock=clock, randomness=runtime.randomness

@@ -1,12 +1,12 @@
-"""What was sent and consumed through this snode, as messages of a topic. Off unless a topic is named.
+"""Records of sends and consumption through this snode, as messages of a topic. Off unless a topic is named.
 
-Each record is a message with a JSON body, tagged `send` or `consume`, found by the topic's name as its key:
+Each record is a message with a JSON body. Its tag is `send` or `consume`; its key is the name of the topic.
 
-    {"kind": "send", "topic": "t", "enode": "enode-0", "queue_id": 3, "first_offset": 17, "message_count": 2,
-     "snode": "snode-0", "at_ms": 1700000000000, "duration_ms": 4}
-    {"kind": "consume", "group": "g", ...}      # the group is done with these messages
+  `{"kind": "send", "topic": "t", "enode": "enode-0", "queue_id": 3, "first_offset": 17, "message_count": 2,
+   "snode": "snode-0", "at_ms": 1700000000000, "duration_ms": 4}`
+  `{"kind": "consume", "group": "g", ...}`      # the group has acknowledged these messages
 
-One record stands for one batch, or for one acknowledgement: its cost does not grow with the number of messages.
+One record is for one batch, or for one acknowledgement: its cost does not grow with the number of messages.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.link import Appended, Fetched, FetchWish, FlushMode, OffsetRow
 
 WAITING_MAX = 10_000
-"""How many records may wait for their flush; more are dropped, and counted."""
+"""Maximum of records that wait for their flush; more are dropped and counted."""
 FLUSH_MESSAGES_MAX = 1_000
 PROGRESS_MAX = 100_000
 _log = get_logger("trace topic")
@@ -39,58 +39,58 @@ Publish = Callable[[str, Sequence[Message]], Awaitable[object]]
 
 @dataclass(slots=True, eq=False)
 class TraceTopic:
-    """Collects records, and publishes them without anybody waiting for it."""
+    """Collects records, and publishes them in the background."""
 
     topic: str
-    """Where records go; what happens in it is not recorded."""
+    """The topic of the records; sends to it are not recorded."""
     snode: str
     directory: Directory
     clock: Clock
     written: int = field(default=0, init=False)
-    """How many records are stored."""
+    """Number of stored records."""
     dropped: int = field(default=0, init=False)
-    """How many are lost because there were too many or nobody took them."""
+    """Number of records dropped because there were too many or they could not be stored."""
     _waiting: deque[Message] = field(default_factory=deque, init=False)
     _progress: OrderedDict[tuple[str, Queue], int] = field(default_factory=OrderedDict, init=False)
     _names: dict[int, str] = field(default_factory=dict, init=False)
 
     def register(self, metrics: Metrics) -> None:
-        """Name what is read."""
+        """Register the metrics."""
         metrics.counter("ortoo_trace_records_total", "Records stored in the trace topic.", lambda: self.written)
         metrics.counter(
-            "ortoo_trace_records_dropped_total", "Records of the trace topic that were lost.", lambda: self.dropped
+            "ortoo_trace_records_dropped_total", "Dropped records of the trace topic.", lambda: self.dropped
         )
 
     def queue(self, topic_id: int, enode: str, queue_id: int) -> Queue:
-        """A queue by its topic's name; ids are never used again, so what was once found stays true."""
+        """A queue by its topic's name. Ids are never reused, so the cache stays valid."""
         name = self._names.get(topic_id)
         if name is None and (name := self.directory.topic_name(topic_id)):
             self._names[topic_id] = name
         return Queue(name or "", enode, queue_id)
 
     def sent(self, queue: Queue, first_offset: int, count: int, began_ms: int) -> None:
-        """A batch is stored."""
+        """Record a stored batch."""
         self._put("send", queue, first_offset, count, duration_ms=self.clock.now_ms() - began_ms)
 
     def known(self, group: str, queue: Queue, offset: int) -> None:
-        """How far a group is, as somebody has read it."""
+        """Store the offset of a group, as a start for its next record."""
         self._progress.setdefault((group, queue), offset)
         if len(self._progress) > PROGRESS_MAX:
             self._progress.popitem(last=False)
 
     def acknowledged(self, group: str, queue: Queue, offset: int) -> None:
-        """A group is done with everything before an offset; the first one heard of only says where it begins."""
+        """Record that a group acknowledged up to an offset; the first call for a queue only stores the start."""
         before = self._progress.pop((group, queue), offset)
         self.known(group, queue, offset)
         if offset > before:
             self.consumed(group, queue, before, offset - before)
 
     def consumed(self, group: str, queue: Queue, first_offset: int, count: int) -> None:
-        """A group is done with these messages."""
+        """Record that a group has finished these messages."""
         self._put("consume", queue, first_offset, count, group=group)
 
     async def flush(self, publish: Publish) -> None:
-        """Publish what waits; what cannot be stored is dropped, for records must not pile up behind an outage."""
+        """Publish the waiting records. If the topic is unavailable they are dropped, so that they do not accumulate."""
         while self._waiting:
             part = [self._waiting.popleft() for _ in range(min(FLUSH_MESSAGES_MAX, len(self._waiting)))]
             try:
@@ -122,7 +122,7 @@ class TraceTopic:
 
 @dataclass(slots=True)
 class RecordedLink:
-    """One enode's link; what it does not record it passes on."""
+    """One enode's link with records; other methods are passed through."""
 
     trace: TraceTopic
     enode: str
@@ -147,13 +147,13 @@ class RecordedLink:
         return answer
 
     async def fetch(self, wish: FetchWish) -> Fetched:
-        """Read; where a group reads first is where its consuming begins."""
+        """Read; the offset of a group's first read is the start of its records."""
         if wish.group:
             self.trace.known(wish.group, self.trace.queue(wish.topic_id, self.enode, wish.queue_id), wish.from_offset)
         return await self.link.fetch(wish)
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
-        """A group's offsets, which tell where its consuming goes on."""
+        """A group's offsets, which are the start of its records."""
         found = await self.link.query_offsets(topic_id, group, queue_ids)
         for queue_id, offset in found.items():
             self.trace.known(group, self.trace.queue(topic_id, self.enode, queue_id), offset)
@@ -162,7 +162,7 @@ class RecordedLink:
     async def commit_rows(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
     ) -> list[int]:
-        """Store a group's offsets, and record those that were taken."""
+        """Store a group's offsets, and record the accepted ones."""
         fenced = await self.link.commit_rows(topic_id, group, rows, reset=reset)
         for queue_id, offset, _ in rows if not reset else ():
             if queue_id not in fenced:
@@ -170,7 +170,7 @@ class RecordedLink:
         return fenced
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
-        """Settle leased messages, and record those that the group is done with."""
+        """Settle leased messages, and record those that the group has finished."""
         stale = await self.link.settle(topic_id, group, parts, verdict)
         if isinstance(verdict, Finish) and not verdict.filtered:
             gone = {(one.queue_id, one.offset) for one in stale}

@@ -1,4 +1,4 @@
-"""What went through this snode, counted by topic and group, and spans of the messages that are traced."""
+"""Counts of the traffic through this snode, by topic and group, and spans of traced messages."""
 
 import asyncio
 from collections import deque
@@ -16,12 +16,12 @@ from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.link import Appended, FlushMode
 
 WAITING_MAX = 10_000
-"""How many deliveries of one snode may wait for their acknowledgement with open spans."""
+"""Maximum of deliveries with open spans that wait for their acknowledgement."""
 
 
 @dataclass(slots=True)
 class TracedLink:
-    """One enode's link whose appends and pops are spans; what it does not trace it passes on."""
+    """One enode's link with spans for appends and pops; other methods are passed through."""
 
     tracing: Tracing
     enode: str
@@ -33,7 +33,7 @@ class TracedLink:
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
     ) -> asyncio.Future[Appended]:
-        """Send one batch, and span the time until it is stored."""
+        """Send one batch, with a span until it is stored."""
         contexts = sampled_contexts(batch.records)
         if not contexts:
             return self.link.append(topic_id, queue_id, batch, flush_mode)
@@ -48,7 +48,7 @@ class TracedLink:
         return answer
 
     async def pop(self, wish: PopWish) -> Popped:
-        """Lease messages, each a span."""
+        """Lease messages, with a span for each."""
         popped = await self.link.pop(wish)
         for one in popped.batches:
             if contexts := sampled_contexts(one.batch.records):
@@ -70,7 +70,7 @@ class _Waiting:
 
 
 class PushTraces:
-    """Spans from a delivery to its acknowledgement; what is never acknowledged ends with an error when pushed again."""
+    """Spans from a delivery to its acknowledgement. A second delivery ends an open span with an error."""
 
     def __init__(self, tracing: Tracing) -> None:
         self._tracing = tracing
@@ -78,7 +78,7 @@ class PushTraces:
         self._count = 0
 
     def pushed(self, group: str, queue: Queue, first_offset: int, next_offset: int, batch: SealedBatch) -> None:
-        """A batch was handed to a member of a group."""
+        """A batch was sent to a member of a group."""
         if self._count >= WAITING_MAX:
             return
         waiting = self._waiting.get((group, queue))
@@ -98,7 +98,7 @@ class PushTraces:
         self._waiting.setdefault((group, queue), deque()).append(_Waiting(next_offset, spans))
 
     def pulled(self, group: str, queue: Queue, first_offset: int, batch: SealedBatch) -> None:
-        """A batch was handed to somebody who asked for it, in a group or in none (empty)."""
+        """A batch was returned to a reader, in a group or in none (empty)."""
         if contexts := sampled_contexts(batch.records):
             self._tracing.end(self._tracing.begin("ortoo pull", contexts, _delivered(group, queue, first_offset)))
 
@@ -125,22 +125,22 @@ PAIR = ("topic", "consumer_group")
 
 
 class Traffic:
-    """Running totals; those of deleted topics are dropped when somebody reads."""
+    """Running totals; those of deleted topics are dropped at the next read."""
 
     def __init__(self, traces: PushTraces | None = None) -> None:
-        """Nothing went through yet."""
+        """Start at zero."""
         self.traces = traces
-        """Spans of deliveries, when tracing is on."""
+        """Spans of deliveries, if tracing is enabled."""
         self.pushed_totals: dict[tuple[str, str], list[int]] = {}
         """(topic, group) to [messages, bytes, batches] delivered in push sessions."""
         self.lost_totals: dict[tuple[str, str], int] = {}
-        """(topic, group) to messages that were passed over because they are damaged where they are stored."""
+        """(topic, group) to messages skipped because their stored copy is damaged."""
 
         self.expired_totals: dict[tuple[str, str], int] = {}
-        """(topic, group) to messages that were left out of pushes and pulls because their time was over."""
+        """(topic, group) to expired messages left out of pushes and pulls."""
 
     def pushed(self, topic: str, group: str, messages: int, size_bytes: int) -> None:
-        """A batch was handed to a client."""
+        """Count a batch that was sent to a client."""
         totals = self.pushed_totals.get((topic, group))
         if totals is None:
             totals = self.pushed_totals[topic, group] = [0, 0, 0]
@@ -149,15 +149,15 @@ class Traffic:
         totals[2] += 1
 
     def lost(self, topic: str, group: str, messages: int) -> None:
-        """A client was told that it will not get so many messages."""
+        """Count messages that were reported to a client as lost."""
         self.lost_totals[topic, group] = self.lost_totals.get((topic, group), 0) + messages
 
     def expired(self, topic: str, group: str, messages: int) -> None:
-        """The time of so many messages was over before the group got them."""
+        """Count messages that expired before the group got them."""
         self.expired_totals[topic, group] = self.expired_totals.get((topic, group), 0) + messages
 
     def register(self, metrics: Metrics, directory: Directory) -> None:
-        """Name what is read; names beginning with rocketmq_ are those of RocketMQ 5."""
+        """Register the metrics; names beginning with rocketmq_ are those of RocketMQ 5."""
 
         def pushed(column: int) -> dict[tuple[str, ...], int]:
             self._forget(directory)
@@ -169,19 +169,19 @@ class Traffic:
             ("ortoo_pushes_total", "Batches delivered in push sessions.", lambda: pushed(2)),
             (
                 "ortoo_messages_lost_total",
-                "Messages passed over in push sessions because they are damaged where they are stored.",
+                "Messages skipped in push sessions because their stored copy is damaged.",
                 lambda: dict(self.lost_totals),
             ),
             (
                 "ortoo_messages_expired_total",
-                "Messages left out of pushes and pulls because their time was over.",
+                "Expired messages left out of pushes and pulls.",
                 lambda: dict(self.expired_totals),
             ),
         ):
             metrics.counter(name, about, read, labels=PAIR)
 
     def _forget(self, directory: Directory) -> None:
-        """Drop the totals of every (topic, group) that does not exist any more."""
+        """Drop the totals of every (topic, group) that no longer exists."""
         for totals in (self.pushed_totals, self.lost_totals, self.expired_totals):
             for topic, group in list(totals):
                 if not (directory.find_topic(topic) and directory.group(group)):

@@ -1,6 +1,6 @@
-"""Who calls and what they may: users, rights, limits, interceptors. Requests in, refusals out.
+"""Users, rights, limits and interceptors: takes requests and refuses some.
 
-The doors import it; it knows requests by their fields alone.
+The gRPC services import it; it uses only the fields of requests.
 """
 
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ from ortoo.snode.policy.watched_file import WatchedFile
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is done around every call."""
+    """The checks around every call."""
 
     flow: FlowControl
     flow_file: WatchedFile
     chain: Chain | None
-    """What the settings name to be called around every call; None = nothing."""
+    """The interceptors of the settings; None = none."""
     access: Access | None
-    """None = everybody may everything."""
+    """None = every client may do everything."""
 
     async def onward(self, channel: grpc.aio.Channel) -> grpc.aio.Channel:
-        """A channel over which a call goes on to another snode as its caller's. Errors: Unavailable."""
+        """A channel to another snode for a call on behalf of this call's user. Errors: Unavailable."""
         return channel if self.access is None else await self.access.authentication.forwarding(PRINCIPAL.get(), channel)
 
 
 async def open_policy(runtime: Runtime, cluster: Cluster) -> Policy:
-    """Read the files of limits and of access. Errors: Invalid, when that of access is missing or wrong."""
+    """Read the files of limits and of access. Errors: Invalid if that of access is missing or wrong."""
     settings, clock, metrics = runtime.settings, runtime.clock, runtime.metrics
     access: Access | None = None
     if settings.access_file:

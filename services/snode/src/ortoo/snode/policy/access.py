@@ -1,4 +1,4 @@
-"""Access control: who calls, by the signature, and whether that user may. Off unless there is a file of rules."""
+"""Access control: authentication by signature and authorization by rules. Off unless there is a file of rules."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -33,20 +33,20 @@ from ortoo.snode.settings import Settings
 T = TypeVar("T")
 
 KNOWN_S = 10.0
-"""How long a secret is believed."""
+"""Time for which a secret is cached."""
 LOOK_INTERVAL_S = 10.0
-"""How often the users of open streams are looked at: with KNOWN_S so long a changed or deleted user goes on."""
+"""Interval for checks of the users of open streams. Together with KNOWN_S it bounds the access of a deleted user."""
 UNKNOWN_S = 5.0
-"""How long one who is no user stays unknown."""
+"""Time for which an unknown access key is cached."""
 NEED_BYTES = 256
-"""What a stream keeps of each thing that it has asked for, beside the name."""
+"""Memory that a stream uses for each checked right, beside the name."""
 USERS_MAX = STRANGERS_MAX = 10_000
 ACCESS_KEY_LENGTH_MAX = 127
-"""No user's is longer, so that what a stranger says of himself takes little room."""
+"""Limit of access keys, so that an unauthenticated client cannot occupy much memory."""
 
 
 class Authentication:
-    """Checks signatures with the secrets that the name server keeps."""
+    """Checks signatures with the secrets stored by the name server."""
 
     def __init__(self, name_server: NameServer, clock: Clock, settings: Settings) -> None:
         self._name_server = name_server
@@ -55,20 +55,21 @@ class Authentication:
         self._local_times = settings.signature_local_times
         self._requests_required = settings.signed_requests_required
         self._secrets: OrderedDict[str, tuple[str, float]] = OrderedDict()
-        """Of users alone, and until when each is believed unasked."""
+        """By access key of a user: the secret, and the time until which it is cached."""
         self._strangers: OrderedDict[str, float] = OrderedDict()
-        """Who is no user, and until when that is believed: apart, so that none of them takes a user's place."""
+        """By unknown access key: the time until which it is cached. A separate table, so that they do not displace
+        users."""
 
     async def user_of(
         self, headers: Mapping[str, str], call: SignedCall, *, own_client: bool = False
     ) -> tuple[str, str]:
-        """The access key of the user who signed a call, and the secret; `own_client` signs by UTC.
+        """The access key and the secret of the user who signed a call; `own_client` signs by UTC.
 
         Errors: Forbidden, of field `authorization`; Unavailable.
         """
         date_time = headers.get(DATE_TIME, "")
         if not date_time:
-            raise _refused(f"the header {DATE_TIME} is missing, over which requests are signed")
+            raise _refused(f"the header {DATE_TIME} is missing; requests must be signed over it")
         try:
             signature = read_signature(headers.get(AUTHORIZATION, ""))
         except Invalid as error:
@@ -77,8 +78,8 @@ class Authentication:
             raise _refused("signatures must cover method and request here (signed_requests_required)")
         secret_key = await self.secret_of(signature.access_key)
         if not secret_key or not is_signed(signature, secret_key, date_time, call):
-            raise _refused(f"the signature of {signature.access_key!r} is not right")
-        try:  # after the secret, so that a stranger learns nothing of clocks
+            raise _refused(f"the signature of {signature.access_key!r} is wrong")
+        try:  # after the secret: an unauthenticated client learns nothing about the clock
             local = self._local_times and not own_client
             check_time(date_time, self._clock.now_ms(), self._window_ms, local=local)
         except Invalid as error:
@@ -86,15 +87,14 @@ class Authentication:
         return signature.access_key, secret_key
 
     async def forwarding(self, principal: Principal, channel: grpc.aio.Channel) -> grpc.aio.Channel:
-        """A channel over which this snode goes on with what a user asked for, signed again. Errors: Unavailable."""
+        """A channel on which this snode forwards a user's requests, signed again. Errors: Unavailable."""
         secret_key = await self.secret_of(principal.user) if principal.user else ""
         return with_headers(channel, signing(principal.user, secret_key, self._clock)) if secret_key else channel
 
     async def secret_of(self, access_key: str) -> str:
-        """The secret; empty for a user who is unknown or disabled, so that nobody learns which names exist.
+        """The secret; empty for an unknown or disabled user, so that clients cannot find out which names exist.
 
-        While no name server answers the last one that was known counts, as do the copies of routes. Errors:
-        Unavailable, Overloaded, for who was not known.
+        While no name server answers, a cached secret stays valid. Errors: Unavailable, Overloaded, if none is cached.
         """
         now_s = self._clock.monotonic_s()
         secret_key, until_s = self._secrets.get(access_key) or ("", self._strangers.get(access_key, 0.0))
@@ -125,45 +125,45 @@ def _refused(words: str) -> Forbidden:
 
 
 class Access:
-    """The rules of a file, kept as it says, and the users of the name server."""
+    """The rules of a file, reloaded when it changes, and the users of the name server."""
 
     def __init__(self, path: str, authentication: Authentication, directory: Directory) -> None:
-        """Follow the file at `path`; its `begin` raises Invalid when it is missing or wrong."""
+        """Follow the file at `path`; its `begin` raises Invalid if it is missing or wrong."""
         self.rules = AccessRules({})
         """A new object whenever they change."""
         self.refused = 0
-        """How many calls and requests were refused."""
+        """Number of refused calls and requests."""
         self.authentication = authentication
         self.directory = directory
         self.file = WatchedFile(path, "rules of access", self._take)
         self._streams: dict[AccessOfCall, Callable[[Forbidden], None]] = {}
 
     def register(self, metrics: Metrics) -> None:
-        """Name what is read."""
-        metrics.counter("ortoo_access_refused_total", "Requests beyond their users' rights.", lambda: self.refused)
-        metrics.gauge("ortoo_access_users", "Users that the file of access names.", lambda: len(self.rules.users))
+        """Register the metrics."""
+        metrics.counter("ortoo_access_refused_total", "Requests refused for missing rights.", lambda: self.refused)
+        metrics.gauge("ortoo_access_users", "Users in the access file.", lambda: len(self.rules.users))
 
     def stream_begins(self, call: "AccessOfCall", end: Callable[[Forbidden], None]) -> None:
-        """Count it among the streams, and the polls that wait, which `end` with the right to them."""
+        """Register a stream or a waiting poll; `end` is called if the right to it is lost."""
         call.is_stream = True
         self._streams[call] = end
 
     def stream_ends(self, call: "AccessOfCall") -> None:
-        """Count it no more."""
+        """Remove a stream."""
         self._streams.pop(call, None)
 
     async def look_at_users(self) -> None:
-        """End the streams of users who were changed or deleted, also those on which nothing moves."""
+        """End the streams of changed or deleted users, also idle ones."""
         for call, end in tuple(self._streams.items()):
             try:
                 await call.look_at_user()
             except Forbidden as error:
                 end(error)
             except OrtooError:
-                continue  # a name server that is away says nothing of users
+                continue  # an unreachable name server says nothing about users
 
     def _take(self, text: str) -> None:
-        """Go by these rules; the streams that they do not allow end at once, also those that rest on another one."""
+        """Use these rules; streams that they do not allow end at once, also idle ones."""
         self.rules = access_rules_of(text)
         for call, end in tuple(self._streams.items()):
             try:
@@ -172,15 +172,15 @@ class Access:
                 end(error)
 
     def may_send(self, user: str, topic: str) -> bool:
-        """Whether a user may send to a topic, by the rules as they are now."""
+        """Whether a user may send to a topic, by the current rules."""
         known = self.rules.users.get(user)
         return known is not None and known.allows(Need(Resource.TOPIC, topic, Grant.PUB))
 
 
 class AccessOfCall:
-    """One call's way through: who makes it, and what it has asked for so far.
+    """Authentication and authorization of one call: its user and the rights checked so far.
 
-    A stream goes on needing what it once asked for: when the rules change it is looked at again.
+    A stream keeps needing the rights of its earlier requests. They are checked again when the rules change.
     """
 
     def __init__(self, access: Access, method: str, peer: str) -> None:
@@ -191,19 +191,19 @@ class AccessOfCall:
         self.is_stream = False
         self._secret_key = ""
         self._user: str | None = None
-        """None = whoever calls from there is trusted."""
+        """None = calls from the address are trusted."""
         self._asked: dict[Need, None] = {}
         self._rules = access.rules
 
     @property
     def principal(self) -> Principal:
-        """Who has signed in."""
+        """The signed-in user."""
         if self._user is None:
             return Principal()
         return Principal(self._user, self._rules.is_admin(self._user), partial(self._access.may_send, self._user))
 
     async def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> None:
-        """Learn who calls; `request` as it came, None for a stream.
+        """Authenticate the call; `request` in its bytes, None for a stream.
 
         Errors: Forbidden, of field `authorization`; Unavailable.
         """
@@ -222,7 +222,7 @@ class AccessOfCall:
     def ask(self, request: Any) -> None:
         """Refuse a request beyond the user's rights.
 
-        Errors: Forbidden; Invalid for a handle that is none; Overloaded when a stream has named too much.
+        Errors: Forbidden, Invalid for a malformed handle, Overloaded if a stream has named too many resources.
         """
         self.look_again()
         needs = needs_of(self._method, request, self._access.directory.topic_name)
@@ -234,13 +234,13 @@ class AccessOfCall:
             self._asked.update(dict.fromkeys(new))
 
     def look_again(self) -> None:
-        """Check everything under the rules as they are now, if they have changed. Errors: Forbidden."""
+        """Check all rights again, if the rules have changed. Errors: Forbidden."""
         if self._rules is not self._access.rules:
             self._rules = self._access.rules
             self._check(self._asked)
 
     async def look_at_user(self) -> None:
-        """Check that the secret is still the user's. Errors: Forbidden; Unavailable."""
+        """Check that the user's secret is unchanged. Errors: Forbidden, Unavailable."""
         if self._user is not None and await self._access.authentication.secret_of(self._user) != self._secret_key:
             self._access.refused += 1
             raise _refused(f"user {self._user} was changed or deleted; sign in again")
@@ -249,7 +249,7 @@ class AccessOfCall:
         try:
             if self._user is None:
                 if not self._rules.trusts(self._peer):
-                    raise _refused("this address is not trusted any more; sign in again")
+                    raise _refused("this address is no longer trusted; sign in again")
                 return
             self._rules.check(self._user, needs)
         except Forbidden:

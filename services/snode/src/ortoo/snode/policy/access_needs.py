@@ -1,6 +1,6 @@
-"""What each method of the snode asks for, by its request: a row for each. One without a row would be an admin's.
+"""The rights that each method of the snode needs for a request: a row for each. A method without a row needs an admin.
 
-A handle counts as what it claims to be: if it is forged, the method finds that out and refuses it.
+A handle counts as its content says. If it is forged, the method notices that and refuses it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ Needs = Callable[[Any, NameOf], Iterable[Need]]
 
 
 def needs_of(method: str, request: Any, name_of: NameOf) -> Iterable[Need]:
-    """What a request of a method, "ProducerService/Publish", asks for. Errors: Invalid for a handle that is none."""
+    """The rights that a request of a method, "ProducerService/Publish", needs. Errors: Invalid (handle)."""
     needs = NEEDS.get(method)
     return (ADMIN,) if needs is None else needs(request, name_of)
 
@@ -32,7 +32,7 @@ def _group(name: str, grant: Grant = SUB) -> Need:
 
 
 def _consumes(request: Any, _: NameOf) -> list[Need]:
-    """A request with `group`, and one of `topic`, `queue` and `queues`; those left empty name nothing."""
+    """A request with `group`, and one of `topic`, `queue` and `queues`; empty fields need no right."""
     needs = [_group(request.group)] if getattr(request, "group", "") else []
     if topic := getattr(request, "topic", ""):
         needs.append(_topic(topic, SUB))
@@ -52,7 +52,7 @@ def _leases(request: Any, name_of: NameOf) -> list[Need]:
         try:
             handle = read_receipt(receipt.receipt_handle, None)
         except OrtooError:
-            continue  # it names nothing, and the method refuses it
+            continue  # it needs no right, and the method refuses it
         needs += [_group(handle.group), _topic(name_of(handle.topic_id), SUB)]
     return needs
 
@@ -87,7 +87,7 @@ def _route(request: Any, _: NameOf) -> list[Need]:
 
 
 def _sends(request: Any, _: NameOf) -> list[Need]:
-    """The topic that a request names and that of the queue it names, which may be another one."""
+    """The topic that a request names and that of its queue, which may be another one."""
     queued = request.queue.topic if request.HasField("queue") else ""
     return [_topic(name, PUB) for name in dict.fromkeys(filter(None, (request.topic, queued))) or [""]]
 
@@ -107,7 +107,7 @@ def _replay(request: Any, _: NameOf) -> list[Need]:
 
 
 def _names(request: Any, _: NameOf) -> list[Need]:
-    """RocketMQ's way to name group and topic: by messages."""
+    """RocketMQ's requests name group and topic in messages."""
     fields = request.DESCRIPTOR.fields_by_name
     needs = [_group(request.group.name)] if "group" in fields and request.group.name else []
     if "topic" in fields:
@@ -144,7 +144,7 @@ def _scales(request: Any, _: NameOf) -> list[Need]:
 
 
 def _admins(request: Any, _: NameOf) -> tuple[Need]:
-    """What changes or shows the cluster, or others' clients."""
+    """Requests that change or show the cluster or other users' clients."""
     return (ADMIN,)
 
 
@@ -184,7 +184,7 @@ NEEDS: Mapping[str, Needs] = {
             *("ListClients", "DescribeClient", "CallClient", "ListConsumers", "SetDeliveryMode", "ListDeliveryModes"),
             *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),
             *("ListOfferedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
-            *("ListMembers", "HandOver", "ElectMember", "AddMember", "RemoveMember"),
+            *("ListMembers", "HandOver", "ElectMember", "AddMember", "RemoveMember", "AcceptStore"),
         )
     },
     **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},

@@ -1,18 +1,18 @@
-"""What users may do, as an operator wrote it: decisions without I/O.
+"""The rights of users, as written by an operator: decisions without I/O.
 
-trusted_addresses = ["10.1.0.0/16"]    # who need not sign, and may do everything; left out: nobody
+  trusted_addresses = ["10.1.0.0/16"]    # callers that may do everything unsigned
 
-[[user]]
-access_key = "ann"
-admin = true                           # everything
+  [[user]]
+  access_key = "ann"
+  admin = true                           # everything
 
-[[user]]
-access_key = "shop"
-topics = { orders = "PUB", "stock-*" = "PUB|SUB" }
-groups = { "shop-*" = "SUB", "*" = "DENY" }
+  [[user]]
+  access_key = "shop"
+  topics = { orders = "PUB", "stock-*" = "PUB|SUB" }
+  groups = { "shop-*" = "SUB", "*" = "DENY" }
 
-The exact name counts first, then the longest beginning with `*` behind it; what is named nowhere is denied. The topics
-%RETRY% and %DLQ% of a group go by the group.
+The exact name has precedence, then the longest prefix before a `*`. Names without a match are denied. The topics
+%RETRY% and %DLQ% of a group have the rights of the group.
 """
 
 import enum
@@ -32,7 +32,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Grant(enum.Flag):
-    """What may be done with a topic or in a group; RocketMQ's words."""
+    """Rights on a topic or a group, in RocketMQ's terms."""
 
     DENY = 0
     PUB = enum.auto()
@@ -40,7 +40,7 @@ class Grant(enum.Flag):
 
 
 class Resource(enum.Enum):
-    """What something is about."""
+    """The kind of a resource."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -48,7 +48,7 @@ class Resource(enum.Enum):
 
 
 class Need(NamedTuple):
-    """What a call asks for; any one of the grants is enough."""
+    """A right that a call needs; any one of the grants is enough."""
 
     resource: Resource
     name: str
@@ -56,19 +56,19 @@ class Need(NamedTuple):
 
 
 ADMIN = Need(Resource.CLUSTER, "", Grant.DENY)
-"""What only an admin may do."""
+"""The right of admins."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserRules:
-    """One user."""
+    """The rights of one user."""
 
     admin: bool = False
     topics: Mapping[str, Grant] = field(default_factory=dict)
     groups: Mapping[str, Grant] = field(default_factory=dict)
 
     def allows(self, need: Need) -> bool:
-        """Whether the user may."""
+        """Whether the user has the right."""
         if self.admin:
             return True
         if need.resource is Resource.CLUSTER:
@@ -79,13 +79,13 @@ class UserRules:
 
 @dataclass(frozen=True, slots=True)
 class AccessRules:
-    """Everybody."""
+    """The rights of all users."""
 
     users: Mapping[str, UserRules]
     trusted: tuple[Network, ...] = ()
 
     def trusts(self, peer: str) -> bool:
-        """Whether who calls from `peer`, host:port, need not sign."""
+        """Whether callers from `peer`, host:port, need not sign."""
         if not self.trusted:
             return False
         try:
@@ -95,18 +95,18 @@ class AccessRules:
         return any(address in network for network in self.trusted)
 
     def is_admin(self, access_key: str) -> bool:
-        """Whether a user may everything."""
+        """Whether a user may do everything."""
         user = self.users.get(access_key)
         return user is not None and user.admin
 
     def check(self, access_key: str, needs: Iterable[Need]) -> None:
-        """Refuse what a user may not do. Errors: Forbidden, naming it."""
+        """Refuse rights that a user lacks. Errors: Forbidden, naming the right."""
         user = self.users.get(access_key)
         for need in needs:
             if user is not None and user.allows(need):
                 continue
             if need.resource is Resource.CLUSTER:
-                raise Forbidden(f"user {access_key} is no admin; an admin may do this", field="access")
+                raise Forbidden(f"user {access_key} is not an admin; only admins may do this", field="access")
             what = "|".join(grant.name or "" for grant in Grant if grant & need.grant)
             raise Forbidden(
                 f"user {access_key} has no {what} for {need.resource.value} {need.name!r}; an operator may grant it",
@@ -124,12 +124,12 @@ def access_rules_of(text: str) -> AccessRules:
         raise Invalid(f"{unknown[0]!r} is unknown; give [[user]] tables and trusted_addresses", field=unknown[0])
     entries = data.get("user", [])
     if not isinstance(entries, list) or not 1 <= len(entries) <= USERS_MAX:
-        raise Invalid(f"give 1 to {USERS_MAX} [[user]] tables, else nobody may do anything", field="user")
+        raise Invalid(f"give 1 to {USERS_MAX} [[user]] tables, otherwise no user has any right", field="user")
     users: dict[str, UserRules] = {}
     for number, entry in enumerate(entries):
         field_name = f"user[{number}]"
         if not isinstance(entry, dict):
-            raise Invalid("this is no table; write [[user]] above its lines", field=field_name)
+            raise Invalid("this is not a table; write [[user]] above its lines", field=field_name)
         if unknown := sorted(entry.keys() - _KEYS):
             raise Invalid(f"{unknown[0]!r} is unknown; give {', '.join(sorted(_KEYS))}", field=field_name)
         access_key, admin = entry.get("access_key"), entry.get("admin", False)
@@ -178,7 +178,7 @@ def _granted(grants: Mapping[str, Grant], name: str) -> Grant:
 
 
 def _owner(resource: Resource, name: str) -> tuple[Resource, str]:
-    """Whose rules count: topics that belong to a group go by the group, lite topics by their parent."""
+    """The resource with the rules: the group for topics of a group, the parent for lite topics."""
     if resource is Resource.TOPIC:
         for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
             if name.startswith(prefix):

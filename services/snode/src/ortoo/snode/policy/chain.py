@@ -1,4 +1,4 @@
-"""What is done around every call: before it, after it, when it fails; in a fixed order."""
+"""Interceptors around every call, before it, after it, and when it fails, in a fixed order."""
 
 import importlib
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ class Call(NamedTuple):
     method: str
     """Service and method, "ProducerService/Publish"."""
     request: Any
-    """The message as it came; None for a call whose requests are a stream."""
+    """The message as received; None for a call whose requests are a stream."""
     peer: str
     bulk_bytes: int = 0
-    """What came beside the message: the bytes of its batch."""
+    """Bytes received beside the message: those of its batch."""
 
     @property
     def topic(self) -> str:
         """The topic that the request names; empty if it names none."""
         named = getattr(self.request, "topic", "")
-        named = getattr(named, "name", named)  # RocketMQ's protocol names it by a message
+        named = getattr(named, "name", named)  # a message in RocketMQ's protocol
         if isinstance(named, str) and named:
             return named
-        for message in getattr(self.request, "messages", ())[:1]:  # all of a SendMessage are of one topic
+        for message in getattr(self.request, "messages", ())[:1]:  # all messages of a SendMessage are of one topic
             if sent_to := getattr(getattr(message, "topic", ""), "name", ""):
                 return str(sent_to)
         queue = getattr(self.request, "queue", None) or getattr(self.request, "message_queue", None)
@@ -42,24 +42,24 @@ class Interceptor(Protocol):
     """Sees calls. For each, exactly one of `after` and `on_error` follows a `before` that raised nothing."""
 
     async def before(self, call: Call) -> None:
-        """The call begins. Errors: an OrtooError refuses it; the handler is not called."""
+        """The call begins. An OrtooError refuses it without calling the handler."""
 
     async def after(self, call: Call) -> None:
-        """The call went well."""
+        """The call succeeded."""
 
     async def on_error(self, call: Call, error: BaseException) -> None:
-        """The call failed, or the client broke it off."""
+        """The call failed, or the client cancelled it."""
 
 
 class Chain:
     """Interceptors, called in order."""
 
     def __init__(self, interceptors: Sequence[Interceptor]) -> None:
-        """Call these."""
+        """Chain these."""
         self._interceptors = tuple(interceptors)
 
     async def before(self, call: Call) -> None:
-        """Ask each; when one refuses, those before it hear of the error."""
+        """Call each; if one refuses, those before it get the error."""
         for number, one in enumerate(self._interceptors):
             try:
                 await one.before(call)
@@ -68,12 +68,12 @@ class Chain:
                 raise
 
     async def after(self, call: Call) -> None:
-        """Tell each that the call went well."""
+        """Notify each that the call succeeded."""
         for one in self._interceptors:
             await one.after(call)
 
     async def on_error(self, call: Call, error: BaseException) -> None:
-        """Tell each that the call failed."""
+        """Notify each that the call failed."""
         await self._tell(self._interceptors, call, error)
 
     async def _tell(self, interceptors: Sequence[Interceptor], call: Call, error: BaseException) -> None:
@@ -82,7 +82,7 @@ class Chain:
 
 
 def load_interceptors(names: str) -> list[Interceptor]:
-    """Make the interceptors named `module:attribute`, several separated by `;`; each attribute makes one when called.
+    """Make the interceptors named `module:attribute`, separated by `;`; each attribute is a factory.
 
     Errors: Invalid, naming the setting.
     """

@@ -1,4 +1,4 @@
-"""Limits on what clients may ask: so many requests or bytes a second, for a method, a topic, or all together."""
+"""Limits on requests of clients: a number of requests or bytes a second, for a method, a topic, or in total."""
 
 import enum
 import tomllib
@@ -12,16 +12,16 @@ from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.policy.chain import Call
 
 EXEMPT = ("Heartbeat", "Connect", "Push", "DescribeFlowControl", "UpdateFlowControl")
-"""Methods that are never counted: a client that is slowed down must not look dead, and who limits can take it back."""
+"""Methods without limits: a throttled client must not look dead, and an operator must be able to remove limits."""
 SLOWED = ("ProducerService/Produce",)
-"""Streams whose requests wait for their turn instead of being refused."""
+"""Streams whose requests are delayed instead of refused."""
 LOOK_S = 1.0
-"""How long a request sleeps at once that waits: its limit may be lifted meanwhile."""
+"""Maximum of one sleep of a delayed request: its limit may be removed meanwhile."""
 RULES_MAX = 1_000
 
 
 class FlowUnit(enum.IntEnum):
-    """What a limit counts; the numbers are those on the wire."""
+    """The unit of a limit; the numbers are those on the wire."""
 
     REQUESTS = 1
     BYTES = 2
@@ -34,12 +34,12 @@ class FlowRule:
     unit: FlowUnit
     per_second: float
     method: str = ""
-    """Empty = all together."""
+    """Empty = all methods together."""
     topic: str = ""
-    """Empty = all together."""
+    """Empty = all topics together."""
 
     def check(self) -> None:
-        """Refuse what cannot work. Errors: Invalid."""
+        """Refuse an invalid rule. Errors: Invalid."""
         if not 0 < self.per_second < 1e15:
             raise Invalid(f"{self.per_second} a second; give more than 0", field="rules.per_second")
         if self.method and self.method.count("/") != 1:
@@ -47,41 +47,41 @@ class FlowRule:
 
 
 class Bucket:
-    """So much a second, and at most the amount of one second at once."""
+    """A token bucket with a rate a second and a burst of one second."""
 
     def __init__(self, per_second: float, now_s: float) -> None:
-        """Begin full."""
+        """Start full."""
         self._per_second = self._left = per_second
         self._at_s = now_s
 
     def wait_s(self, amount: float, now_s: float) -> float:
-        """How long `amount` has to wait; 0 = it may go now. More than a second's amount goes when nothing is used."""
+        """Seconds until `amount` may go; 0 = now. More than the burst may go when the bucket is full."""
         self._left = min(self._per_second, self._left + (now_s - self._at_s) * self._per_second)
         self._at_s = now_s
         missing = min(amount, self._per_second) - self._left
         return max(0.0, missing / self._per_second)
 
     def take(self, amount: float) -> None:
-        """Use it; what is too much is owed."""
+        """Use it; the bucket may become negative."""
         self._left -= amount
 
 
 class FlowControl:
-    """Refuses calls beyond the limits, and slows streams down to them. A call that fails has cost what it cost."""
+    """Refuses calls beyond the limits, and delays streams. A call that fails afterwards is still counted."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin without limits."""
+        """Start without limits."""
         self.rules: tuple[FlowRule, ...] = ()
         self.refused: list[int] = []
-        """How often each rule has refused a call or made one wait."""
+        """Number of calls that each rule has refused or delayed."""
         self._buckets: list[Bucket] = []
         self._clock = clock
 
     def register(self, metrics: Metrics) -> None:
-        """Name what is read."""
+        """Register the metrics."""
         metrics.counter(
             "ortoo_flow_control_refused_total",
-            "Calls that a limit has refused or made wait.",
+            "Calls refused or delayed by a limit.",
             lambda: {
                 (rule.unit.name.lower(), rule.method, rule.topic): refused
                 for rule, refused in zip(self.rules, self.refused, strict=True)
@@ -90,7 +90,7 @@ class FlowControl:
         )
 
     def replace(self, rules: Sequence[FlowRule]) -> None:
-        """Take these limits. Errors: Invalid, and nothing has changed."""
+        """Use these limits. Errors: Invalid, then the previous limits stay."""
         if len(rules) > RULES_MAX:
             raise Invalid(f"{len(rules)} rules; give at most {RULES_MAX}", field="rules")
         for rule in rules:
@@ -101,7 +101,7 @@ class FlowControl:
         self.rules = tuple(rules)
 
     async def before(self, call: Call) -> None:
-        """Let the call through, make it wait, or refuse it. Errors: Overloaded with the time to wait."""
+        """Allow the call, delay it, or refuse it. Errors: Overloaded with the time to wait."""
         if call.method.partition("/")[2] in EXEMPT:
             return
         counted: tuple[FlowRule, ...] | None = None
@@ -112,7 +112,7 @@ class FlowControl:
                 self.refused[number] += 1
             if call.method not in SLOWED:
                 raise Overloaded(
-                    f"{call.method} is beyond {_text(self.rules[number])}; slow down",
+                    f"{call.method} exceeds {_text(self.rules[number])}; slow down",
                     retry_after_ms=max(1, int(wait_s * 1000)),
                 )
             await self._clock.sleep(min(wait_s, LOOK_S))
@@ -149,13 +149,13 @@ _KEYS = frozenset({"unit", "per_second", "method", "topic"})
 
 
 def rules_of(text: str) -> list[FlowRule]:
-    """The limits in a file's text; no text, no limits. Errors: Invalid, naming the rule.
+    """The limits in a file's text; no text means no limits. Errors: Invalid, naming the rule.
 
     [[rule]]
     unit = "requests"                       # or "bytes"
     per_second = 500
-    method = "ProducerService/Publish"      # left out: all methods together
-    topic = "orders"                        # left out: all topics together
+    method = "ProducerService/Publish"      # optional, all methods together
+    topic = "orders"                        # optional, all topics together
     """
     try:
         data: dict[str, Any] = tomllib.loads(text)

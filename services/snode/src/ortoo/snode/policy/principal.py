@@ -1,4 +1,4 @@
-"""For whom a call runs: known from its signature on, to all that the call begins."""
+"""The user of a call, known from its signature on to everything that the call starts."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -9,25 +9,25 @@ from ortoo.common.errors import Forbidden
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls."""
+    """The caller."""
 
     user: str = ""
-    """The access key; empty where nobody needs to sign."""
+    """The access key; empty if no signature is required."""
     may_everything: bool = True
-    """Without access control, from a trusted address, or as an admin."""
+    """True without access control, from a trusted address, or for an admin."""
     sends_to: Callable[[str], bool] = field(default=lambda _: True, compare=False)
-    """Whether the caller may send to a topic, by the rules as they are when it is asked."""
+    """Whether the caller may send to a topic, by the rules at the time of the check."""
 
     def owns(self, user: str) -> bool:
-        """Whether what belongs to `user` is the caller's to use."""
+        """Whether the caller may use an object of `user`."""
         return self.may_everything or self.user == user
 
     def check_owns(self, user: str, what: str, field: str) -> None:
-        """Refuse what another user has opened. Errors: Forbidden, which names neither the id nor its owner."""
+        """Refuse an object of another user. Errors: Forbidden, which names neither the id nor its owner."""
         if not self.owns(user):
             raise Forbidden(f"this {what} belongs to another user; use one of your own", field=field)
 
 
 ANYBODY = Principal()
 PRINCIPAL: ContextVar[Principal] = ContextVar("principal", default=ANYBODY)
-"""Of the current call; tasks that a call begins have it too."""
+"""Of the current call; tasks that a call starts inherit it."""

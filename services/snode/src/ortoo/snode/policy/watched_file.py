@@ -12,22 +12,22 @@ _log = get_logger("files")
 
 
 class WatchedFile:
-    """Hands its text over when it has changed; one that is missing has an empty text."""
+    """Passes on its text when it has changed; the text of a missing file is empty."""
 
     def __init__(self, path: str, what: str, take: Callable[[str], object]) -> None:
-        """Follow the file at `path`, empty = none; `what` is its name for people, `take` may raise Invalid."""
+        """Follow the file at `path`, empty = none; `what` is its name in messages, `take` may raise Invalid."""
         self.path = path
         self._what = what
         self._take = take
         self._seen: tuple[int, int] | None = None
 
     async def begin(self) -> None:
-        """Hand over what it says now. Errors: Invalid for a wrong text."""
+        """Pass on the present text. Errors: Invalid for a wrong text."""
         text = await asyncio.to_thread(self._news)
         self._take(text or "")
 
     async def look(self) -> None:
-        """Hand the text over if it has changed; one that is wrong or cannot be read changes nothing and is told."""
+        """Pass on the text if it has changed. A wrong or unreadable one is logged and changes nothing."""
         text = await asyncio.to_thread(self._news) if self.path else None
         if text is None:
             return

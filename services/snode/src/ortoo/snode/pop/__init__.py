@@ -1,7 +1,7 @@
-"""Messages handed out one by one: pops over all enodes, what becomes of the messages, handles, dead letters.
+"""Pop: leases of single messages over all enodes, ack and nack, receipt handles, dead letters.
 
-In come requests for messages and receipts, out go leased messages. The doors import it; the policy reads
-its handles.
+It takes pop requests and receipt handles, and returns leased messages. The gRPC services import it; the policy package
+reads its handles.
 """
 
 from ortoo.snode.cluster import Cluster
@@ -14,10 +14,10 @@ from ortoo.snode.topics import Topics
 
 
 class Pop:
-    """Leases, and where messages go that nobody could process."""
+    """Leases of messages, and the dead letters of messages that failed every attempt."""
 
     def __init__(self, runtime: Runtime, cluster: Cluster, links: EnodeLinks, topics: Topics, reading: Reading) -> None:
-        """Groups' settings and their own topics come from `topics`."""
+        """`topics` has the settings, retry topics and dead-letter topics of groups."""
         self.popping = Popping(runtime, cluster, links, topics)
         self.sending_back = SendingBack(cluster.watch, links, topics.groups, topics.of_groups)
         self.dead_letters = DeadLetters(cluster.watch, links, topics.of_groups, reading, runtime.clock)

@@ -1,4 +1,4 @@
-"""Messages that a consumer could not process: sent back, looked at as dead letters, and sent again, on all enodes."""
+"""Failed messages, on all enodes: copies for a retry, listing of dead letters, and replay of dead letters."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -21,19 +21,19 @@ from ortoo.snode.topics.arrival import GroupTopics, dead_letter_topic, retry_top
 from ortoo.snode.topics.group_settings import GroupSettings
 
 STEP_MESSAGES = 512
-"""So many dead letters are sent with one request."""
+"""Maximum of dead letters in one replay request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Letter(PlacedMessage):
-    """One dead letter."""
+    """One dead letter, and whether it was replayed."""
 
     replayed: bool
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a replay has come."""
+    """The progress of a replay, in messages."""
 
     replayed: int = 0
     seen: int = 0
@@ -42,7 +42,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What is to be sent again."""
+    """A request to send dead letters again."""
 
     group: str
     where: MessageFilter | None = None
@@ -54,14 +54,14 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Peeked(PlacedMessage):
-    """A message that is next."""
+    """One of the next messages of a queue."""
 
     attempts: int
 
 
 @dataclass(slots=True, eq=False)
 class DeadLetters:
-    """Reads and sends; keeps nothing: which letters were sent again is in the enodes' logs."""
+    """Lists and replays dead letters. It is stateless: the enodes' logs record which letters were replayed."""
 
     watch: DirectoryWatch
     links: EnodeLinks
@@ -70,7 +70,7 @@ class DeadLetters:
     clock: Clock
 
     async def letters(self, group: str, where: MessageFilter | None, *, with_replayed: bool) -> AsyncIterator[Letter]:
-        """The dead letters of a group, by enode, oldest first. Errors: Unavailable when an enode is away."""
+        """Yield the dead letters of a group, by enode, oldest first. Errors: Unavailable if an enode is unreachable."""
         topic = await self.group_topics.find(dead_letter_topic(group))
         if topic is None:
             return
@@ -81,17 +81,19 @@ class DeadLetters:
                 yield Letter(message_id, queue, offset, part.stored_at_ms, message, offset not in pending)
 
     async def replay(self, replay: Replay) -> AsyncIterator[Progress]:
-        """Send dead letters again, step by step; the same progress is given after each.
+        """Send dead letters again, step by step; yields the same `Progress` object after each step.
 
-        Errors: NotFound (to_topic), Conflict (it has no queue where letters lie), Invalid, Unavailable; what was sent
-        until then stays sent, and another call goes on.
+        Errors: NotFound (to_topic), Conflict (to_topic has no queue on an enode with letters), Invalid, Unavailable.
+        Letters sent before an error stay sent; another call continues.
         """
         progress = Progress()
         topic = await self.group_topics.find(dead_letter_topic(replay.group))
         if topic is None:
             return
         if replay.to_topic == topic.name:
-            raise Invalid("dead letters cannot be sent to where they lie; name another topic", field="to_topic")
+            raise Invalid(
+                "dead letters cannot be sent to their own dead-letter topic; name another topic", field="to_topic"
+            )
         began_s = self.clock.monotonic_s()
         async for queue, part in self._parts(topic, replay.where):
             target_id = await self._target(replay, topic, queue.enode)
@@ -120,9 +122,9 @@ class DeadLetters:
                     await self.clock.sleep(max(0.0, due_s - self.clock.monotonic_s()))
 
     async def peek(self, topic_name: str, group: str, messages_max: int, skip: int = 0) -> tuple[list[Peeked], bool]:
-        """The next messages of a topic but for `skip`, and whether more would not fit into one answer.
+        """Return the next messages of a topic after the first `skip`, and whether more exist than fit into one answer.
 
-        Nothing changes by looking. Errors: NotFound, Unavailable.
+        It changes nothing. Errors: NotFound, Unavailable.
         """
         topic = await self.watch.topic(topic_name)
         found: list[Peeked] = []
@@ -144,7 +146,7 @@ class DeadLetters:
         return found[:fits], more or fits < len(found)
 
     async def _parts(self, topic: Topic, where: MessageFilter | None) -> AsyncIterator[tuple[Queue, Selected]]:
-        ranges = await self.reading.all_queue_ranges(topic, f"dead letters of {topic.name} may lie there")
+        ranges = await self.reading.all_queue_ranges(topic, f"it may have dead letters of {topic.name}")
         for queue, held in ranges.items():
             if held.begin_offset < held.end_offset:
                 parts = self.reading.fetch(queue, held.begin_offset, held.end_offset, follow=False, wanted=where)
@@ -153,7 +155,7 @@ class DeadLetters:
                         yield queue, part
 
     async def _target(self, replay: Replay, letters: Topic, enode: str) -> int:
-        """The topic on this enode that takes the letters; a copy and its mark are one write, so it must be there."""
+        """The id of the target topic, which must exist on this enode: a copy and its replay mark are one write."""
         if not replay.to_topic:
             if replay.dry_run:
                 return self.group_topics.topic_id(retry_topic(replay.group), enode) or letters.topic_id
@@ -161,14 +163,14 @@ class DeadLetters:
         target = await self.watch.topic(replay.to_topic)
         if target.placement(enode) is None:
             raise Conflict(
-                f"topic {target.name} has no queues on enode {enode}, where dead letters lie; give it some with "
+                f"topic {target.name} has no queues on enode {enode}, which has dead letters; add queues with "
                 "AdminService/UpdateTopic",
                 field="to_topic",
             )
         return target.topic_id
 
     async def _pending(self, topic: Topic, group: str, queue: Queue, offsets: list[int]) -> set[int]:
-        """Which of these letters were not sent again."""
+        """The letters among these that were not replayed."""
         if not offsets:
             return set()
         wish = ReplayWish(topic.topic_id, group, runs(offsets), topic.topic_id, dry_run=True)
@@ -178,7 +180,7 @@ class DeadLetters:
     async def _at_most(
         self, topic: Topic, replay: Replay, queue: Queue, offsets: list[int], progress: Progress
     ) -> list[int]:
-        """The first of these letters that were not sent again, as many as are still wanted."""
+        """The first of these letters that were not replayed, at most the number still to send."""
         pending = await self._pending(topic, replay.group, queue, offsets)
         wanted = sorted(pending)[: replay.messages_max - progress.replayed]
         progress.seen += len(offsets) - len(pending)
@@ -191,40 +193,40 @@ PARK_LEVEL = -1
 
 @dataclass(frozen=True, slots=True)
 class SentBack:
-    """What a consumer gives back."""
+    """Messages that failed at a consumer."""
 
     group: str
     queue: Queue
     offsets: Sequence[int]
     delay_level: int
-    """0 = by the deliveries so far, -1 = park."""
+    """0 = the delay follows from the number of deliveries, -1 = park."""
     attempts_max: int
-    """0 = as the group says."""
+    """0 = the setting of the group."""
     consumer: str = ""
     error: str = ""
     counts: bool = True
     """Whether this delivery counts as an attempt."""
     delay_ms: int | None = None
-    """Instead of a level."""
+    """The delay, instead of a level."""
     attempt_in_order: int = 0
-    """The consumer tries again by itself, and this was so many tries; 0 = it does not."""
+    """In ordered consumption: the number of attempts by the consumer, which retries on its own. 0 = unordered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What becomes of messages that were given back."""
+    """The result for failed messages."""
 
     message_ids: Sequence[str] = ()
-    """Of their copies."""
+    """The ids of the copies."""
     delay_ms: int = 0
-    """In order: when the consumer tries them again."""
+    """In ordered consumption: the delay before the consumer retries."""
     parked: bool = False
-    """In order: whether the group is done with them."""
+    """In ordered consumption: whether the group has finished the messages."""
 
 
 @dataclass(slots=True, eq=False)
 class SendingBack:
-    """Has the enode copy messages into the group's retry topic, or into its dead-letter topic."""
+    """Makes enodes copy messages into the group's retry topic or dead-letter topic."""
 
     watch: DirectoryWatch
     links: EnodeLinks
@@ -232,7 +234,7 @@ class SendingBack:
     group_topics: GroupTopics
 
     async def send_back(self, sent: SentBack) -> Returned:
-        """Copy; returns when the copies are durable. In order nothing is copied until the last try failed.
+        """Copy messages; returns when the copies are durable. In order, only the last failed attempt copies.
 
         Errors: Invalid, NotFound, Unavailable.
         """

@@ -1,4 +1,4 @@
-"""What pops got and nobody looked at goes back: at once, and as the same attempt."""
+"""Releases popped messages that no consumer received: immediately, and without counting an attempt."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -11,42 +11,42 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 
 OWED_MAX_S = 60.0
-"""So long an enode that is away is told what goes back; by then most leases are over."""
+"""Time for which a release to an unreachable enode is retried. Most leases expire earlier."""
 OWED_MAX = 1_000
-"""So much an enode that is away is to be told, the newest."""
+"""Maximum of pending releases for one unreachable enode. The oldest are dropped."""
 Word = Callable[[], Awaitable[object]]
 
 
 class GivingBack:
-    """Gives messages back to the enodes that leased them.
+    """Releases messages at the enodes that leased them.
 
-    An enode that is away is told when it is back: it may have stopped in good order, and then it knows its leases.
+    A release to an unreachable enode is retried: after a graceful restart the enode still has its leases.
     """
 
     def __init__(self, runtime: Runtime, links: EnodeLinks) -> None:
         self._runtime = runtime
         self._links = links
         self._owed: dict[str, deque[tuple[float, Word]]] = {}
-        """To each enode that is away: until when to tell it what."""
+        """By unreachable enode: pending requests, each with the time at which it is dropped."""
 
     async def release(self, enode: str, topic_id: int, group: str, batches: Iterable[PoppedBatch]) -> None:
-        """Give messages back."""
+        """Release messages without counting an attempt."""
         if parts := [LeasePart(one.queue_id, one.number, runs(one.offsets)) for one in batches]:
             verdict = GiveBack(counts=False)
             await self._tell(enode, lambda: self._links.to(enode).settle(topic_id, group, parts, verdict), OWED_MAX_S)
 
     async def call_off(self, enode: str, wish: PopWish, asked: Awaitable[Popped] | None = None) -> None:
-        """Nobody waits for a pop any more; what it still brings goes back.
+        """Cancel a pop whose consumer has gone, and release the messages that it still returns.
 
-        `asked` is the pop itself while it is under way. It is awaited rather than broken off: an enode that stops
-        answers what it was asked, hears of nothing else, and remembers of its pops only the leases.
+        `asked` is the pop in progress. It is awaited and not cancelled: a stopping enode answers open requests and
+        takes no new ones. After a restart it has only the leases.
         """
         is_outstanding = False
         try:
             await self.call_off_once(enode, wish)
         except OrtooError as error:
             if not error.retriable:
-                return  # the topic has gone: nothing is left to give back
+                return  # the topic was deleted: there is nothing to release
             is_outstanding = True
         if asked is not None:
             try:
@@ -55,22 +55,22 @@ class GivingBack:
             except OrtooError as error:
                 if not error.retriable:
                     return
-                # Whether it has leased anything is not known.
+                # The pop may or may not have leased messages.
         if is_outstanding:
             self._owe(enode, lambda: self.call_off_once(enode, wish), min(wish.invisible_ms / 1000, OWED_MAX_S))
 
     async def call_off_once(self, enode: str, wish: PopWish) -> None:
-        """Call off a pop, or with an empty request id all of its attempt. Errors: NotFound, Unavailable."""
+        """Cancel one pop; with an empty request id all pops of its attempt. Errors: NotFound, Unavailable."""
         wish = replace(wish, messages_max=1, wait_ms=0, call_off=True)
         popped = await self._links.to(enode).pop(wish)
-        # An enode that does not know how to call off has popped instead; what it found is what is to go back.
+        # An enode of a version without cancellation has popped instead. The messages that it returned are released.
         await self.release(enode, wish.topic_id, wish.group, popped.batches)
 
     async def _tell(self, enode: str, word: Word, for_s: float) -> None:
         try:
             await word()
         except OrtooError as error:
-            if error.retriable:  # otherwise what it is about has gone
+            if error.retriable:  # otherwise its topic or lease no longer exists
                 self._owe(enode, word, for_s)
 
     def _owe(self, enode: str, word: Word, for_s: float) -> None:
@@ -81,7 +81,7 @@ class GivingBack:
         owed.append((self._runtime.clock.monotonic_s() + for_s, word))
 
     async def _pay(self, enode: str, owed: deque[tuple[float, Word]]) -> None:
-        """Say one word after another; while the enode is away, the same one again."""
+        """Send the pending requests in order; repeat a request while the enode is unreachable."""
         clock, backoff, failures = self._runtime.clock, Backoff(first_s=0.05, max_s=2.0), 0
         try:
             while True:
@@ -96,7 +96,7 @@ class GivingBack:
                     failures = failures + 1 if error.retriable else 0
                     if error.retriable and clock.monotonic_s() < until_s:
                         continue
-                if owed and owed[0] is first:  # more words may have driven it out
+                if owed and owed[0] is first:  # newer requests may have displaced it
                     owed.popleft()
         finally:
             del self._owed[enode]

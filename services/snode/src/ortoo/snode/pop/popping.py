@@ -1,4 +1,4 @@
-"""Pops over all queues of a topic, wherever they are, and what becomes of the messages."""
+"""Pops over all queues of a topic on all enodes, and ack, nack and release of the popped messages."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from ortoo.snode.topics import Topics
 from ortoo.snode.topics.arrival import dead_letter_topic, retry_topic
 
 FILTERED_PER_WANTED = 8
-"""So many messages are looked at for each one wanted, at once."""
+"""Messages that one pop examines at most for each requested message."""
 MESSAGES_MAX = 1_024
 FINISH = Finish()
 _log = get_logger("pops")
@@ -32,7 +32,7 @@ _log = get_logger("pops")
 
 @dataclass(frozen=True, slots=True)
 class PopCall:
-    """What a consumer asks for."""
+    """A consumer's pop request."""
 
     group: str
     topic: str
@@ -43,9 +43,9 @@ class PopCall:
     attempt_id: str = ""
     wanted: MessageFilter | None = None
     rules: PopRules = PopRules(attempts_max=0)
-    """`attempts_max` 0 = as the group says."""
+    """`attempts_max` 0 = the setting of the group."""
     queue: Queue | None = None
-    """Only this queue; otherwise all of the topic, and of the group's retry topic."""
+    """Only this queue. None = all queues of the topic and of the group's retry topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class PoppedMessages:
 
 @dataclass(frozen=True, slots=True)
 class PopAnswer:
-    """What a consumer gets."""
+    """The answer to a consumer's pop."""
 
     batches: list[PoppedMessages]
     blocked: str = ""
@@ -75,7 +75,7 @@ class Source:
 
 
 class Popping:
-    """Pops for consumers of any group. Keeps nothing that matters: leases are the enodes'."""
+    """Pops for consumers of any group. It has no durable state: the enodes have the leases."""
 
     def __init__(self, runtime: Runtime, cluster: Cluster, links: EnodeLinks, topics: Topics) -> None:
         self._runtime = runtime
@@ -85,7 +85,7 @@ class Popping:
         self._giving_back = GivingBack(runtime, links)
         self._finishes = FinishBatchers(links, runtime.background)
         self._numbers = itertools.count(1)
-        """Of requests to enodes; each has an id of its own, which is its attempt's too if the consumer gave none."""
+        """Number of the last request to an enode. Its id is also the attempt id if the consumer gave none."""
         self._turn = 0
 
     async def pop(self, call: PopCall) -> PopAnswer:
@@ -112,9 +112,9 @@ class Popping:
                 return answer
 
     async def call_off(self, call: PopCall) -> None:
-        """Nobody waits for the pops of an attempt any more: what they got goes back, and later ones get nothing.
+        """Cancel the pops of an attempt: their messages are released, and later pops of the attempt get nothing.
 
-        Errors: Invalid, NotFound; Unavailable while an enode cannot be told, and then it is to be asked for again.
+        Errors: Invalid, NotFound, Unavailable. After Unavailable the caller repeats the request.
         """
         topic = await self._cluster.watch.topic(call.topic)
         failures: list[OrtooError] = []
@@ -123,7 +123,7 @@ class Popping:
             wish = replace(wish, attempt_id=call.attempt_id, rules=call.rules)
             try:
                 await self._giving_back.call_off_once(source.enode, wish)
-            except OrtooError as error:  # the others hear it all the same
+            except OrtooError as error:  # the other sources are cancelled anyway
                 failures.append(error)
         if failures:
             raise failures[0]
@@ -131,14 +131,14 @@ class Popping:
     async def settle(
         self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Verdict, *, in_time: bool = False
     ) -> list[set[int]]:
-        """Say what becomes of messages, each a handle and offsets (none = all it has).
+        """Ack, nack or release messages, each given as a handle and offsets (none = all messages of the lease).
 
-        `in_time`: a lease that ran out is over, though nobody else has its messages yet; and only to be acknowledged
-        again is fine for a message that is done.
+        With `in_time` an expired lease is stale even if its messages were not leased again. An ack of a message that is
+        already acked succeeds.
 
-        Returns for each receipt the offsets that its lease has no more. Errors: NotFound when the only receipt names
-        what cannot be; Unavailable and as the enode says; then some may be settled, and the same request may be made
-        again.
+        Returns for each receipt the offsets that its lease no longer has. Errors: NotFound if the only receipt names a
+        missing queue, Unavailable, and those of the enode. After an error some messages may be settled; the caller
+        repeats the request.
         """
         stale: list[set[int]] = [set() for _ in receipts]
         places: dict[tuple[str, int, str], list[int]] = {}
@@ -153,7 +153,7 @@ class Popping:
                 else:
                     completed = self._completed(verdict, group, enode)
                     found = await self._links.to(enode).settle(topic_id, group, parts, completed)
-            except OrtooError as error:  # what lies elsewhere is settled all the same
+            except OrtooError as error:  # receipts of other enodes are still settled
                 failures.append(error)
                 continue
             told = {(one.queue_id, one.offset, one.number): one for one in found}
@@ -169,12 +169,12 @@ class Popping:
         return stale
 
     async def ensure_dead_letters(self, handles: Iterable[ReceiptHandle]) -> None:
-        """The dead-letter topics for these messages exist, where they lie. Errors: Unavailable."""
+        """Ensure that the dead-letter topics for these messages exist on their enodes. Errors: Unavailable."""
         for group, enode in dict.fromkeys((handle.group, handle.enode) for handle in handles):
             await self._topics.of_groups.ensure(dead_letter_topic(group), enode)
 
     async def _pop_once(self, sources: Sequence[Source], call: PopCall) -> PopAnswer:
-        """One round: all sources without waiting, then all of them waiting, whoever comes first."""
+        """One round: first all sources without waiting, then a wait at all of them for the first answer."""
         self._turn += 1
         at = self._turn % len(sources)
         turned = [*sources[at:], *sources[:at]]
@@ -203,17 +203,17 @@ class Popping:
         return await self._first_of(turned, call)
 
     async def _first_of(self, sources: Sequence[Source], call: PopCall) -> PopAnswer:
-        """Wait at all sources; what several bring at once is given together."""
+        """Wait at all sources; answers that arrive together are merged."""
         if len(sources) == 1:
             return await self._pop_source(sources[0], call)
-        # Tasks, not futures of theirs: one that is called off must hear it at once, or what it got would be lost.
+        # These are tasks, not futures of them: a cancelled pop must notice it at once, or its messages would be lost.
         tasks = [self._runtime.background.contained("pop", tried(self._pop_source(source, call))) for source in sources]
         waiting: set[asyncio.Task[PopAnswer | OrtooError]] = set(tasks)
         taken: set[asyncio.Task[PopAnswer | OrtooError]] = set()
         answers: list[PopAnswer] = []
         failure: OrtooError = Unavailable("nothing could be popped")
         try:
-            while waiting and not answers:  # an enode that is away holds up only its own
+            while waiting and not answers:  # an unreachable enode delays only its own pop
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 taken |= done
                 for found in [task.result() for task in tasks if task in done]:
@@ -231,7 +231,7 @@ class Popping:
                 task.cancel()
 
     def _give_back(self, answers: Iterable[PopAnswer]) -> None:
-        """Give back what was popped for a call that gets something else, or nothing any more."""
+        """Release messages that were popped for a call that returned other messages, or that has ended."""
         for answer in answers:
             self._runtime.background.contained("give back", self.release(answer))
 
@@ -259,11 +259,12 @@ class Popping:
         try:
             popped = await asyncio.shield(asked)
         except asyncio.CancelledError:
-            # Only this request: the consumer may ask for the attempt again, for its call has run out of time.
+            # Cancel only this request: its call timed out, and the consumer may repeat the attempt.
             background.contained("call off", self._giving_back.call_off(source.enode, wish, asked))
             raise
         except Unavailable:
-            # What it got would wait for its lease's end when the others' messages are all the consumer hears of.
+            # Otherwise its messages would wait for the end of their lease if the answer has only messages of other
+            # sources.
             background.contained("call off", self._giving_back.call_off(source.enode, wish))
             raise
         try:
@@ -296,7 +297,7 @@ class Popping:
         )  # fmt: skip
 
     async def _filtered(self, source: Source, call: PopCall, batches: list[PoppedBatch]) -> list[PoppedBatch]:
-        """What the filter wants; the group is done with the rest, and what is too much goes back uncounted."""
+        """The messages that match the filter. Others are acked, and excess messages are released uncounted."""
         assert call.wanted is not None
         found = selected(batches, call.wanted, call.messages_max)
         link = self._links.to(source.enode)
@@ -307,12 +308,12 @@ class Popping:
         return found.kept
 
     async def release(self, answer: PopAnswer) -> None:
-        """Give a whole answer back that its consumer did not take."""
+        """Release a whole answer that its consumer did not receive."""
         for one in answer.batches:
             await self._giving_back.release(one.queue.enode, one.handle.topic_id, one.handle.group, [one.popped])
 
     async def failed(self, answer: PopAnswer, consumer: str, error: str) -> None:
-        """A consumer could not take an answer: each message of it has failed, and waits as the group says."""
+        """Nack each message of an answer that its consumer could not receive; the group's settings give the delay."""
         verdict = GiveBack((), True, consumer, error)
         for one in answer.batches:
             with contextlib.suppress(OrtooError):
@@ -346,7 +347,7 @@ class Popping:
         return replace(verdict, delays_ms=delays_ms, rules=self._rules(verdict.rules, group, enode))
 
     def _rules(self, rules: PopRules, group: str, enode: str) -> PopRules:
-        """What a request leaves open is as the group says."""
+        """The rules of a request, completed by the settings of the group."""
         settings = self._topics.groups.of(group)
         return replace(
             rules,
@@ -364,7 +365,7 @@ class Popping:
 
 
 async def tried(pop: Awaitable[PopAnswer]) -> PopAnswer | OrtooError:
-    """A pop among others: what it raises is its answer, a defect too."""
+    """Await one of several pops; an exception becomes its answer, also an unexpected one."""
     try:
         return await pop
     except Exception as error:

@@ -1,7 +1,10 @@
-"""The receipt handle: names a lease so that any snode finds the enode that keeps it.
+"""The receipt handle: names a lease, so that any snode finds the enode that stores it.
 
-It is sealed (see `handle_seal`); its content, little-endian: length of the enode's name u8, of the group's u8, queue
-u32, topic id u64, lease number u64, first offset i64, message count u32, enode, group.
+It is sealed (see `handle_seal`). Its content is little-endian:
+
+* length of the enode's name u8, of the group's name u8
+* queue u32, topic id u64, lease number u64, first offset i64, message count u32
+* the enode's name, the group's name
 """
 
 import struct
@@ -17,35 +20,35 @@ _HEAD = struct.Struct("<BBIQQqI")
 
 @dataclass(frozen=True, slots=True)
 class ReceiptHandle:
-    """A lease on some messages of one queue."""
+    """A lease of messages of one queue."""
 
     enode: str
     group: str
     topic_id: int
     queue_id: int
     number: int
-    """Of the lease."""
+    """The number of the lease."""
     first_offset: int
     count: int
-    """From the first to the last message; those in between need not be the lease's."""
+    """From the first to the last message; the lease may lack some in between."""
 
     def of_one(self, offset: int) -> "ReceiptHandle":
-        """The handle of one of its messages."""
+        """The handle of the message at this offset."""
         return ReceiptHandle(self.enode, self.group, self.topic_id, self.queue_id, self.number, offset, 1)
 
     def text(self, seals: HandleSeals) -> str:
-        """As clients keep it."""
+        """The sealed text that clients get."""
         enode, group = self.enode.encode(), self.group.encode()
         numbers = (self.queue_id, self.topic_id, self.number, self.first_offset, self.count)
         return seals.text(_PURPOSE, _HEAD.pack(len(enode), len(group), *numbers) + enode + group)
 
 
 def read_receipt(text: str, seals: HandleSeals | None, field: str = "receipt_handle") -> ReceiptHandle:
-    """Read a handle; without `seals` whoever made it, see `opened`.
+    """Read a handle; without `seals` its seal is not verified, see `opened`.
 
-    Errors: Invalid when it is none, was changed or forged; Unsupported when it is newer.
+    Errors: Invalid if it is malformed, changed or forged, Unsupported if it is of a newer version.
     """
-    wrong = Invalid("this is no receipt handle of this cluster; give it as Pop answered it", field=field)
+    wrong = Invalid("this is not a receipt handle of this cluster; give it as Pop returned it", field=field)
     if not 1 <= len(text) <= TEXT_LENGTH_MAX:
         raise wrong
     content = opened(seals, _PURPOSE, text, wrong)

@@ -1,4 +1,4 @@
-"""What of popped messages a consumer's filter wants."""
+"""Applies a consumer's filter to popped messages."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -13,18 +13,18 @@ from ortoo.common.groups.pop import LeasePart, PoppedBatch, runs
 
 @dataclass(slots=True)
 class Selected:
-    """Popped messages, by what becomes of them."""
+    """Popped messages, divided by a filter."""
 
     kept: list[PoppedBatch] = field(default_factory=list)
-    """For the consumer."""
+    """Returned to the consumer."""
     unwanted: list[LeasePart] = field(default_factory=list)
-    """Of these the group is done."""
+    """Messages that do not match; the group has finished them."""
     excess: list[PoppedBatch] = field(default_factory=list)
-    """Wanted, but more than the consumer asked for."""
+    """Matching messages beyond the number that the consumer requested."""
 
 
 def selected(batches: Iterable[PoppedBatch], wanted: MessageFilter, messages_max: int) -> Selected:
-    """Sort messages by a filter; at most `messages_max` are kept."""
+    """Divide messages by a filter; at most `messages_max` are kept."""
     found = Selected()
     room = messages_max
     for one in batches:

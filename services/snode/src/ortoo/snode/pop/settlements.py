@@ -1,4 +1,4 @@
-"""Acknowledgements of many consumers on their way to the same enode: what meets there travels together."""
+"""Batches acks of many consumers to the same enode into one request."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,13 +9,13 @@ from ortoo.common.process.background import Background
 from ortoo.snode.enodes.link import EnodeLinks
 
 MESSAGES_MAX = 32_768
-"""So many messages one request acknowledges at most, unless one consumer asks for more by itself."""
+"""Maximum of messages acked by one request, unless a single consumer acks more at once."""
 Place = tuple[str, int, str]
 """(enode, topic id, group)."""
 
 
 class FinishBatchers:
-    """One request at a time for each group, topic and enode: the longer it takes, the more the next one carries."""
+    """One request at a time for each group, topic and enode. The next one carries all acks that arrived meanwhile."""
 
     def __init__(self, links: EnodeLinks, background: Background) -> None:
         self._links = links
@@ -23,7 +23,7 @@ class FinishBatchers:
         self._batchers: dict[Place, RequestBatcher[Sequence[LeasePart], list[Stale]]] = {}
 
     async def finish(self, place: Place, parts: Sequence[LeasePart]) -> list[Stale]:
-        """A group is done with messages. Returns, when it is durable, what leases have no more, others' included.
+        """Ack messages. Returns, once durable, the stale parts of leases, also those of other acks in the request.
 
         Errors: as `GrpcEnodeLink.settle`.
         """
@@ -41,7 +41,7 @@ class FinishBatchers:
         return [await self._links.to(enode).settle(topic_id, group, parts, Finish())] * len(together)
 
     def _drop_idle(self) -> None:
-        """A place is new so seldom that those of old groups may be looked for then."""
+        """Remove idle batchers. It runs when one is added, which is rare enough for a full scan."""
         for place in [place for place, batcher in self._batchers.items() if batcher.is_idle]:
             del self._batchers[place]
 

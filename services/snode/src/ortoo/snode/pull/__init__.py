@@ -1,7 +1,7 @@
-"""Reading for those who ask: pulls, ranges, searches; offsets of groups, how they move, how far behind they are.
+"""Pulls, reads of ranges, searches, and offsets and lag of groups.
 
-In come offsets, times and keys, out go batches and messages as they are stored. Pushes, pops and the
-doors import it.
+It takes offsets, times and keys, and returns stored batches and messages. The push and pop packages and the gRPC
+services import it.
 """
 
 from ortoo.snode.cluster import Cluster
@@ -18,7 +18,7 @@ from ortoo.snode.topics.group_settings import GroupSettings
 
 
 class Pull:
-    """What can be asked about what is stored."""
+    """The read operations over stored messages."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Pull:
         membership: Membership,
         traffic: Traffic,
     ) -> None:
-        """Serve groups as `settings` allow, and count in `traffic`."""
+        """`settings` has the settings of groups; `traffic` counts delivered messages."""
         watch, clock = cluster.watch, runtime.clock
         self.reading = Reading(watch, links, runtime.background)
         self.pulling = Pulling(watch, links, settings, membership, traffic, clock)

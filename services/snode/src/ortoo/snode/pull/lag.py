@@ -1,4 +1,4 @@
-"""How far a group is behind: messages, and for autoscalers the age of the oldest one."""
+"""The lag of a group in messages and, for autoscalers, the age of its oldest waiting message."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from ortoo.snode.pull.reading import Reading
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """One queue: the group's offset (-1 = none yet), the end, and what lies between."""
+    """One queue: the group's offset (-1 = none yet), the end, and the number of messages between them."""
 
     queue: Queue
     committed_offset: int
@@ -31,25 +31,25 @@ KEYS = ("group", "topic", "lagThreshold", "oldestAgeSeconds", "activationLag")
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """What a ScaledObject says about its group."""
+    """The metadata of a ScaledObject for its group."""
 
     group: str
     topic: str
     lag_threshold: int = LAG_THRESHOLD
-    """How many waiting messages one replica is good for."""
+    """Waiting messages per replica."""
     oldest_age_s: int = 0
-    """How old the oldest message may be for each replica; 0 = age does not count."""
+    """Maximum age of the oldest message per replica; 0 = the age does not count."""
     activation_lag: int = 0
-    """Up to so many waiting messages nothing needs to run."""
+    """Waiting messages up to which no replica needs to run."""
 
     @classmethod
     def of(cls, metadata: Mapping[str, str]) -> "Trigger":
         """Read KEDA's metadata. Errors: Invalid, naming the key."""
         for key in metadata.keys() - set(KEYS):
-            raise Invalid(f"is not known; known are {', '.join(KEYS)}", field=f"scalerMetadata.{key}")
+            raise Invalid(f"is unknown; expected one of {', '.join(KEYS)}", field=f"scalerMetadata.{key}")
         for key in ("group", "topic"):
             if not metadata.get(key):
-                raise Invalid("is missing: say whose lag of which topic counts", field=f"scalerMetadata.{key}")
+                raise Invalid("is missing: give the group and the topic of the lag", field=f"scalerMetadata.{key}")
         return cls(
             metadata["group"],
             metadata["topic"],
@@ -60,12 +60,12 @@ class Trigger:
 
     @property
     def targets(self) -> dict[str, int]:
-        """Metric name to how much of it one replica is good for."""
+        """Metric name to its target value per replica."""
         return {LAG: self.lag_threshold} | ({AGE: self.oldest_age_s} if self.oldest_age_s else {})
 
 
 class Lag:
-    """Compares committed offsets with the ends of queues, at any snode for the whole cluster."""
+    """Compares committed offsets with the ends of queues. Any snode computes it for the whole cluster."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks, reading: Reading, clock: Clock) -> None:
         self._watch = watch
@@ -74,16 +74,16 @@ class Lag:
         self._clock = clock
 
     async def of(self, group: str, topic_name: str) -> list[QueueLag]:
-        """The lag in each readable queue whose enode is there. Errors: NotFound, Invalid."""
+        """The lag in each readable queue whose enode is reachable. Errors: NotFound, Invalid."""
         check_group_name(group)
         topic = await self._watch.topic(topic_name)
         return await self._compared(group, topic, await self._reading.queue_ranges(topic))
 
     async def of_all(self, group: str, topic_name: str) -> list[QueueLag]:
-        """The lag in each readable queue. Errors: as `of`; Unavailable when an enode is away: no lag is not lag 0."""
+        """The lag in each readable queue. Errors: as `of`; Unavailable if an enode is unreachable."""
         check_group_name(group)
         topic = await self._watch.topic(topic_name)
-        ranges = await self._reading.all_queue_ranges(topic, "the lag is not known, which does not mean that it is 0")
+        ranges = await self._reading.all_queue_ranges(topic, "the lag is unknown, which does not mean that it is 0")
         return await self._compared(group, topic, ranges)
 
     async def _compared(self, group: str, topic: Topic, ranges: dict[Queue, QueueRange]) -> list[QueueLag]:
@@ -95,11 +95,11 @@ class Lag:
         return lags
 
     async def lag_messages(self, trigger: Trigger) -> int:
-        """How many messages wait. Errors: NotFound for the topic; Unavailable when an enode is away."""
+        """The number of waiting messages. Errors: NotFound (topic), Unavailable if an enode is unreachable."""
         return sum(queue.messages for queue in await self.of_all(trigger.group, trigger.topic))
 
     async def oldest_age_s(self, trigger: Trigger) -> int:
-        """How long ago the oldest waiting message was stored; 0 when none waits. Errors: as `lag_messages`."""
+        """Seconds since the oldest waiting message was stored; 0 if none waits. Errors: as `lag_messages`."""
         waiting = [queue for queue in await self.of_all(trigger.group, trigger.topic) if queue.messages]
         topic = await self._watch.topic(trigger.topic)
         stored_at_ms = await asyncio.gather(*(self._stored_at_ms(topic.topic_id, queue) for queue in waiting))
@@ -107,11 +107,11 @@ class Lag:
         return max(0, self._clock.now_ms() - oldest_ms) // 1000 if oldest_ms else 0
 
     async def is_active(self, trigger: Trigger) -> bool:
-        """Whether anything must run. Errors: as `lag_messages`."""
+        """Whether any replica must run. Errors: as `lag_messages`."""
         return await self.lag_messages(trigger) > trigger.activation_lag
 
     async def _stored_at_ms(self, topic_id: int, queue: QueueLag) -> int:
-        """When the oldest waiting message was stored; 0 = none waits. What retention or damage took waits no more."""
+        """When the oldest waiting message was stored; 0 = none waits. Expired and damaged messages do not wait."""
         at, link = max(queue.committed_offset, 0), self._links.to(queue.queue.enode)
         while at < queue.end_offset:
             try:

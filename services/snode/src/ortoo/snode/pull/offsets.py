@@ -1,6 +1,6 @@
-"""Offsets of groups: where a queue starts, and how operators reset and clone what is committed.
+"""Offsets of groups: where a queue starts, and how operators reset and clone committed offsets.
 
-The enodes have the committed offsets; nothing is kept of them here.
+The enodes store the committed offsets; this module keeps no state.
 """
 
 import enum
@@ -16,7 +16,7 @@ from ortoo.snode.pull.reading import Reading
 
 
 class StartFrom(enum.IntEnum):
-    """The numbers are those on the wire."""
+    """The start position; the numbers are those on the wire."""
 
     LAST = 1
     FIRST = 2
@@ -25,22 +25,22 @@ class StartFrom(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StartRule:
-    """What a session asked for."""
+    """Where a session starts reading."""
 
     start_from: StartFrom = StartFrom.LAST
     time_ms: int = 0
     """With StartFrom.TIME."""
     offsets: Mapping[Queue, int] = field(default_factory=dict)
-    """Of a broadcast session: what the client keeps."""
+    """For a broadcast session: the offsets that the client stores."""
 
     def of(self, queue: Queue) -> StartFrom:
-        """The rule for one queue: a retry topic starts at its first message, for they are all meant for the group."""
+        """The rule for one queue. A retry topic starts at its first message: all of them are for the group."""
         return StartFrom.FIRST if queue.topic.startswith(RETRY_PREFIX) else self.start_from
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """A group's offset in a queue; an error says why it could not be stored or read."""
+    """A group's offset in a queue; `error` is set if it could not be stored or read."""
 
     queue: Queue
     offset: int = -1
@@ -51,7 +51,7 @@ class GroupOffset:
 async def stored_offsets(
     links: EnodeLinks, group: str, topic: Topic, queues: Collection[Queue]
 ) -> dict[Queue, int | None]:
-    """A group's offset in each of these queues of a topic; None where it has none. Errors: as the enodes say."""
+    """A group's offset in each of these queues of a topic; None = it has none. Errors: those of the enodes."""
     found: dict[Queue, int | None] = {}
     for enode in sorted({queue.enode for queue in queues}):
         offsets = await links.to(enode).query_offsets(topic.topic_id, group)
@@ -61,24 +61,24 @@ async def stored_offsets(
 
 @dataclass(frozen=True, slots=True)
 class ResetTarget:
-    """Where offsets shall go: one of these."""
+    """The target of a reset; exactly one field is set."""
 
     time_ms: int | None = None
-    """To the first message at or after it; -1 = to the end."""
+    """To the first message stored at or after it; -1 = to the end."""
     offset: int | None = None
-    """To it in every queue, within what is stored."""
+    """To this offset in every queue, within the stored range."""
     offsets: Mapping[Queue, int] | None = None
-    """To these; other queues stay."""
+    """To these offsets; other queues stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a reset did: all queues before it and after it, by enode and id."""
+    """The result of a reset: the offsets of all queues before and after it, by enode and id."""
 
     before: Sequence[GroupOffset]
     offsets: Sequence[GroupOffset]
     ahead: Sequence[GroupOffset]
-    """Those that stayed because nobody forced them forward, and where they would be."""
+    """Queues that stayed because the reset was not forced forward, and the offsets they would have."""
 
 
 def _all(offsets: Mapping[Queue, int | None] | Mapping[Queue, int]) -> list[GroupOffset]:
@@ -94,24 +94,24 @@ class OffsetMoves:
         self._reading = reading
 
     async def reset(self, group: str, topic_name: str, target: ResetTarget, *, force: bool) -> "Moved":
-        """Move a group's offsets, back only unless forced.
+        """Move a group's offsets; forward only if forced.
 
-        Errors: NotFound (topic, or a queue without an offset), Invalid, Unavailable; then nothing was moved, unless it
-        says which enodes' queues were.
+        Errors: NotFound (topic, or a queue without an offset), Invalid, Unavailable. After an error no offset was
+        moved, unless the error names the enodes whose queues were.
         """
         check_group_name(group, "group")
         topic = await self._watch.topic(topic_name)
         ranges = await self._ranges(topic)
         if unknown := [queue for queue in target.offsets or () if queue not in ranges]:
             raise Invalid(
-                f"{unknown[0]} is no queue that can be read; topic {topic.name} has {len(ranges)}",
+                f"{unknown[0]} is not a readable queue; topic {topic.name} has {len(ranges)}",
                 field="offsets.starts.queue",
             )
         stored = await stored_offsets(self._links, group, topic, ranges)
         missing = [str(queue) for queue, offset in stored.items() if offset is None]
         if missing and not force:
             raise NotFound(
-                f"group {group} has no offset in {', '.join(missing[:3])}; with force it gets one", field="group"
+                f"group {group} has no offset in {', '.join(missing[:3])}; force the reset to set it", field="group"
             )
         moved: dict[Queue, int] = {}
         ahead: dict[Queue, int] = {}
@@ -127,7 +127,7 @@ class OffsetMoves:
         return Moved(_all(stored), _all(after), _all(ahead))
 
     async def clone(self, from_group: str, to_group: str, topic_name: str) -> list[GroupOffset]:
-        """Give a group the offsets of another. Errors: NotFound when there are none, Conflict for one group twice."""
+        """Give a group the offsets of another. Errors: NotFound if there are none, Conflict if both are the same."""
         check_group_name(from_group, "from_group")
         check_group_name(to_group, "to_group")
         if from_group == to_group:
@@ -141,7 +141,7 @@ class OffsetMoves:
         return [GroupOffset(queue, offset) for queue, offset in found.items()]
 
     async def groups(self, topic_name: str) -> list[str]:
-        """The groups that have an offset in a topic; of the enodes that answer."""
+        """The groups that have an offset in a topic, from the enodes that answer."""
         topic = await self._watch.topic(topic_name)
         answers = await self._links.ask(
             topic.enodes,
@@ -175,6 +175,6 @@ class OffsetMoves:
             except OrtooError as error:
                 if moved:
                     what = f"the queues on {', '.join(moved)} were moved, those on {enode} were not: {error.message}"
-                    raise Unavailable(f"{what}; ask again", retry_after_ms=500) from error
+                    raise Unavailable(f"{what}, retry", retry_after_ms=500) from error
                 raise explained(error) from error
             moved.append(enode)

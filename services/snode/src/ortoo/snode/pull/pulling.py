@@ -1,4 +1,4 @@
-"""Consumers that fetch by themselves: pulls with long poll, and offsets of groups."""
+"""Pulls with long polling, and committed offsets of groups."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -27,12 +27,12 @@ MESSAGES_MAX = 4_096
 BYTES_MAX = 4 << 20
 WAIT_MAX_MS = 60_000
 PASSED_OVER_MAX = 65_536
-"""After so many messages that are not wanted a pull answers with where it is."""
+"""Number of non-matching messages after which a pull answers with its new position."""
 
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """What a client asks for."""
+    """A client's pull request."""
 
     group: str
     queue: Queue
@@ -47,7 +47,10 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What it gets. Neither parts nor passed over: nothing new. An illegal offset comes with the corrected one."""
+    """The answer to a pull. For an illegal offset `next_offset` is the corrected one.
+
+    Without `parts` and `passed_over` there are no new messages.
+    """
 
     topic_id: int
     next_offset: int
@@ -60,7 +63,7 @@ class Pulled:
 
 @dataclass(slots=True, eq=False)
 class Pulling:
-    """Serves pulls and offsets; the state is the enodes'."""
+    """Serves pulls and offsets; the enodes have the state."""
 
     watch: DirectoryWatch
     links: EnodeLinks
@@ -70,15 +73,15 @@ class Pulling:
     clock: Clock
 
     async def pull(self, request: PullRequest) -> Pulled:
-        """Messages from an offset on; at the end wait for more.
+        """Messages from an offset on; at the end of the queue it waits for new ones.
 
-        Errors: Invalid, NotFound (topic, group, subscription), Conflict (a newer subscription than known, a group that
-        may not consume), Fenced, Unavailable.
+        Errors: Invalid, NotFound (topic, group, subscription), Conflict (a newer subscription than the registered one,
+        a group that may not consume), Fenced, Unavailable.
         """
         check_group_name(request.group, "group")
         if request.offset < 0 or request.messages_max > MESSAGES_MAX or request.wait_ms > WAIT_MAX_MS:
             raise Invalid(
-                f"give an offset from 0 on, at most {MESSAGES_MAX} messages, at most {WAIT_MAX_MS} ms of waiting"
+                f"give an offset of at least 0, at most {MESSAGES_MAX} messages, a wait of at most {WAIT_MAX_MS} ms"
             )
         topic = await self._readable(request.queue)
         await self.settings.check(request.group)
@@ -92,7 +95,7 @@ class Pulling:
             raise explained(error) from error
 
     async def commit(self, group: str, offsets: Sequence[GroupOffset]) -> list[GroupOffset]:
-        """Store offsets; those that could not be stored come back with the error. Errors: what all failed with."""
+        """Store offsets; returns those that could not be stored, each with its error. Errors: one common to all."""
         check_group_name(group, "group")
         by_enode, refused = await self._by_enode(offsets)
         for (enode, topic_id), items in by_enode.items():
@@ -110,7 +113,7 @@ class Pulling:
         return refused
 
     async def query(self, group: str, queues: Sequence[Queue], topic_name: str = "") -> list[GroupOffset]:
-        """The offsets of a group, -1 where it has none; with an error where it cannot be told. Errors: as `commit`."""
+        """The offsets of a group, -1 where it has none, or with an error. Errors: as `commit`."""
         check_group_name(group, "group")
         wanted = list(queues)
         if not wanted:
@@ -131,7 +134,7 @@ class Pulling:
         return [found[queue] for queue in wanted]
 
     async def find_offset(self, queue: Queue, time_ms: int) -> int:
-        """The first offset stored at or after a time; the end if there is none."""
+        """The first offset stored at or after a time; the end of the queue if there is none."""
         topic = await self._readable(queue)
         try:
             return await self.links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, time_ms)
@@ -183,8 +186,8 @@ class Pulling:
             )
         if request.subscription_version > max(versions):
             raise Conflict(
-                f"group {request.group} knows version {max(versions)} of the subscription to {request.queue.topic}, "
-                f"not {request.subscription_version}: register it first",
+                f"group {request.group} has registered version {max(versions)} of the subscription to "
+                f"{request.queue.topic}, not {request.subscription_version}: register it first",
                 field="subscription_version",
             )
 
@@ -196,7 +199,7 @@ class Pulling:
     async def _by_enode(
         self, items: Iterable[GroupOffset]
     ) -> tuple[dict[tuple[str, int], list[GroupOffset]], list[GroupOffset]]:
-        """Items by enode and topic id; and those whose queue is not there, with the error: each for itself."""
+        """Items by enode and topic id; and items without a readable queue, each with its error."""
         found: dict[tuple[str, int], list[GroupOffset]] = {}
         refused: list[GroupOffset] = []
         for item in items:
@@ -210,7 +213,7 @@ class Pulling:
 
 
 def _chosen(fetched: Fetched, at: int, request: PullRequest, now_ms: int) -> tuple[list[Selected], int, int]:
-    """The parts that are meant, where to go on, and how many messages were left out because their time is over."""
+    """The parts to return, the next offset, and the number of expired messages that were left out."""
     left, expired = request.messages_max or MESSAGES_DEFAULT, 0
     parts: list[Selected] = []
     for stored in fetched.batches:

@@ -1,4 +1,4 @@
-"""Reading queues outside groups: ranges of whole batches, and single messages for an operator who looks on."""
+"""Reads outside of groups: ranges of whole batches, and single messages for operators."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ _log = get_logger("reading")
 
 @dataclass(frozen=True, slots=True)
 class PlacedMessage:
-    """One message and where it lies."""
+    """One message and its location."""
 
     message_id: str
     queue: Queue
@@ -42,22 +42,22 @@ class PlacedMessage:
 
 
 def id_of(message: Message, topic_id: int, queue: Queue, offset: int) -> str:
-    """The id of a message: its producer's, or the one that says where it lies."""
+    """The id of a message: the one its producer gave, or one made of its location."""
     return message.message_id or message_id_text(topic_id, queue.enode, queue.queue_id, offset)
 
 
 class Reading:
-    """Reads through any snode; joins no group, takes no lock, moves no offset."""
+    """Reads through any snode; it joins no group, takes no lock, moves no offset."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks, background: Background) -> None:
         self._watch = watch
         self._links = links
         self._background = background
         self._ranges = 0
-        """How many ranges are being read, from before each asks for its first part: they share the memory for them."""
+        """Number of running reads of ranges, each counted before its first request. They share the memory for them."""
 
     async def queue_ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
-        """What the readable queues hold, in order; those of an enode that is away are missing."""
+        """The stored ranges of the readable queues, in order; those of an unreachable enode are missing."""
         answers = await self._links.ask(
             sorted(topic.enodes),
             lambda link: link.describe_queues(topic.topic_id),
@@ -72,11 +72,11 @@ class Reading:
         }
 
     async def all_queue_ranges(self, topic: Topic, refusal: str) -> dict[Queue, QueueRange]:
-        """What all readable queues hold. Errors: Unavailable when an enode is away; `refusal` says what that means."""
+        """The stored ranges of all readable queues. Errors: Unavailable, with `refusal`, if an enode is unreachable."""
         ranges = await self.queue_ranges(topic)
         wanted = {placement.enode for placement in topic.placements if placement.read_queue_count}
         if away := wanted - {queue.enode for queue in ranges}:
-            raise Unavailable(f"{', '.join(sorted(away))} cannot be asked now; {refusal}; retry", retry_after_ms=500)
+            raise Unavailable(f"{', '.join(sorted(away))} cannot be reached now; {refusal}; retry", retry_after_ms=500)
         return ranges
 
     async def fetch(
@@ -92,11 +92,13 @@ class Reading:
         joined: bool = False,
         memory: MemoryShare | None = None,
     ) -> AsyncIterator[tuple[int, Selected]]:
-        """Batches of one queue, each with the topic's id. `bytes_max` is for one request to the enode; 0 = as it fits.
+        """Yield batches of one queue, each with the topic's id. `bytes_max` limits one request; 0 = automatic.
 
-        The enode leaves out what is not `wanted` and columns, if it can; `joined`, rows of several may come as one.
-        It draws from `memory`; None = the caller has limits. Errors: NotFound, Invalid, OutOfRange, Unavailable;
-        Overloaded when there is no memory for it; DataLoss, which says where to read on.
+        The enode filters by `wanted` and `columns` if it can; with `joined` it may merge rows of several batches.
+        Memory is drawn from `memory`; None = the caller has limits.
+
+        Errors: NotFound, Invalid, OutOfRange, Unavailable, Overloaded if memory is exhausted, DataLoss with the offset
+        at which to continue.
         """
         memory = memory or MemoryBudget(UNCOUNTED).share("reads")
         check_readable(topic := await self._watch.topic(queue.topic), queue)
@@ -108,13 +110,13 @@ class Reading:
 
         def begin(offset: int) -> asyncio.Future[Fetched | Exception]:
             wanted_bytes = bytes_max or (FETCH_BYTES_MAX if follow else range_bytes(self._ranges))
-            # A read that follows mostly waits for what is not there yet.
+            # A read that follows mostly waits for messages that are not stored yet.
             asked.append(memory.ask(0 if follow else wanted_bytes))
             reading = self._read(queue, topic.topic_id, offset, wanted_bytes, wait_ms, pushdown)
             return self._background.asked(f"read {queue}", reading)
 
         asked: list[Held] = []
-        """What is drawn for what is being given to the reader, and for what is coming."""
+        """The memory drawn for the answer in use and for the next one."""
         self._ranges += not follow
         try:
             coming = begin(at)
@@ -128,7 +130,7 @@ class Reading:
                     asked[0].becomes(fetched.size_bytes)
                     was_at, end = at, fetched.next_offset
                     if end > at and (follow or end < to_offset):
-                        coming = begin(end)  # while the reader is given what is here
+                        coming = begin(end)  # while the reader consumes the current part
                     for part in fetched.selected(at, None if follow else to_offset, wanted):
                         at = part.next_offset
                         yield topic.topic_id, part
@@ -150,7 +152,7 @@ class Reading:
     async def _read(
         self, queue: Queue, topic_id: int, offset: int, bytes_max: int, wait_ms: int, pushdown: Pushdown | None
     ) -> Fetched | Exception:
-        """What lies at an offset, a member that follows asked first; an error is an answer for the reader alone."""
+        """Read at an offset, at a following replica first; an error is returned, not raised."""
         wish = FetchWish(topic_id, queue.queue_id, offset, bytes_max, wait_ms, pushdown=pushdown)
         if not wait_ms and (follower := self._links.follower(queue)) is not None:
             with contextlib.suppress(OrtooError):
@@ -169,11 +171,11 @@ class Reading:
         follow: bool,
         wanted: MessageFilter | None = None,
     ) -> AsyncIterator[PlacedMessage]:
-        """Messages of all queues: those stored when the call begins by time, then those that come as they come."""
+        """Yield messages of all queues: those stored before the call by time, then new ones as they arrive."""
         topic = await self._watch.topic(topic_name)
         ranges = await self.queue_ranges(topic)
         if not ranges and topic.placements:
-            raise Unavailable(f"no enode of topic {topic_name} is there; retry", retry_after_ms=500)
+            raise Unavailable(f"no enode of topic {topic_name} is reachable; retry", retry_after_ms=500)
         if from_first:
             async for message in self._stored(ranges, wanted, memory):
                 yield message
@@ -237,7 +239,7 @@ class Reading:
         memory: MemoryShare,
         bytes_max: int,
     ) -> AsyncIterator[PlacedMessage]:
-        """Single messages; without `to_offset` for ever. An empty range gives none, damaged messages are left out."""
+        """Yield single messages; without `to_offset` for ever. Damaged messages are skipped."""
         at = from_offset
         while to_offset is None or at < to_offset:
             end, follow = to_offset or 0, to_offset is None
@@ -259,7 +261,7 @@ class Reading:
 
 
 def messages_of(part: Selected, among: Container[int] | None = None) -> Iterator[tuple[int, Message]]:
-    """The messages of a part, each with its offset; of others than those `among` some offsets none is decoded."""
+    """Yield the messages of a part with their offsets. With `among`, only messages at these offsets are decoded."""
     if part.batch is None:
         return
     view = open_batch(part.batch)
@@ -276,14 +278,14 @@ def offsets_of(part: Selected) -> list[int]:
 
 
 def _end_of(ranges: Iterable[QueueRange], queue: Queue, from_offset: int) -> int:
-    """Where a queue ends. Errors: OutOfRange when a reader wants to begin behind that."""
+    """The end of a queue. Errors: OutOfRange if `from_offset` is behind it."""
     stored = next((r for r in ranges if r.queue_id == queue.queue_id), QueueRange(queue.queue_id, 0, 0))
     check_within(stored, queue, from_offset, "from_offset")
     return stored.end_offset
 
 
 def check_within(held: QueueRange, queue: Queue, offset: int, field: str) -> None:
-    """Refuse an offset at which a queue has nothing and gets nothing next. Errors: OutOfRange, naming the field."""
+    """Refuse an offset before the first or behind the next of a queue. Errors: OutOfRange, naming the field."""
     if not 0 <= offset <= held.end_offset:
         raise OutOfRange(
             f"{queue} holds offsets {held.begin_offset} to {held.end_offset}, exclusive, not {offset}",

@@ -1,4 +1,4 @@
-"""Looking for single messages, by key or by id, on all enodes of a topic."""
+"""Searches for single messages, by key or by id, on all enodes of a topic."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ LIMIT_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """What is looked for: messages with a key, or the message with an id, stored in [begin_ms, end_ms)."""
+    """A search for messages with a key, or for the message with an id, stored in [begin_ms, end_ms)."""
 
     key: str
     message_id: str
@@ -29,10 +29,10 @@ class SearchRequest:
     limit: int
     """0 = 32."""
     skip: int = 0
-    """So many of the newest were told already."""
+    """Number of the newest messages to skip, because an earlier answer had them."""
 
     def check(self) -> None:
-        """Refuse what cannot be looked for. Errors: Invalid, naming the field."""
+        """Refuse a malformed search. Errors: Invalid, naming the field."""
         if bool(self.key) == bool(self.message_id):
             raise Invalid("give a key or a message id, and not both", field="key")
         if not 0 <= self.limit <= LIMIT_MAX:
@@ -43,7 +43,7 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The messages, the newest first, and who could not be asked."""
+    """The messages, newest first, and the enodes that could not be reached."""
 
     messages: Sequence[PlacedMessage]
     enodes_away: Sequence[str]
@@ -52,14 +52,14 @@ class Found:
 
 
 class MessageSearch:
-    """Asks all enodes of a topic."""
+    """Searches on all enodes of a topic."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks) -> None:
         self._watch = watch
         self._links = links
 
     async def find(self, topic_name: str, request: SearchRequest) -> Found:
-        """Messages that fit `request`. Errors: NotFound (topic), Invalid; Unavailable when no enode can be asked."""
+        """Messages that match `request`. Errors: NotFound (topic), Invalid, Unavailable if no enode is reachable."""
         request.check()
         topic = await self._watch.topic(topic_name)
         named = await self._named(topic, request.message_id)
@@ -86,7 +86,7 @@ class MessageSearch:
         return Found(page, list(away), len(page) < len(wanted))
 
     async def _named(self, topic: Topic, message_id: str) -> PlacedMessage | None:
-        """The message whose id says where it lies, if it is there."""
+        """The message whose id contains its location, if it is stored."""
         address = message_address(message_id)
         if address is None or address.topic_id != topic.topic_id or topic.placement(address.enode) is None:
             return None
@@ -106,7 +106,7 @@ class MessageSearch:
         return [message for message in found if message is not None]
 
     async def _read(self, topic: Topic, queue: Queue, offset: int) -> PlacedMessage | None:
-        """The message at an offset; None when retention has taken it, or damage."""
+        """The message at an offset; None if it is expired or damaged."""
         try:
             wish = FetchWish(topic.topic_id, queue.queue_id, offset, bytes_max=1)
             fetched = await self._links.to(queue.enode).fetch(wish)

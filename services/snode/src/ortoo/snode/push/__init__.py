@@ -1,4 +1,4 @@
-"""Push sessions: credit and acknowledgements in, whole batches in order out, slow ones evicted.
+"""Push sessions: they receive credit and acknowledgements, deliver whole batches in order, and evict slow consumers.
 
-The doors and the clients' sessions import it.
+The gRPC services and the clients' sessions import it.
 """

@@ -1,4 +1,4 @@
-"""Acknowledgements of one session for one topic on one enode: while a commit is in flight the next one gathers."""
+"""Acknowledgements of one session for one topic on one enode, batched while a commit is in flight."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,16 +19,16 @@ _log = get_logger("acknowledgements")
 
 @dataclass(slots=True, eq=False)
 class AckBatcher(Batcher):
-    """Writes offsets through to the enode, the newest of each queue."""
+    """Commits offsets to the enode, the newest of each queue."""
 
     enode: str
     topic_id: int
     group: str
     links: EnodeLinks
     durable: Callable[[Queue, int, int], None]
-    """Is told each (queue, offset, generation) that the enode has stored."""
+    """Called with each (queue, offset, generation) that the enode has stored."""
     fenced: Callable[[Queue, int], None]
-    """Is told each (queue, generation) whose lock has a newer generation by now."""
+    """Called with each (queue, generation) whose lock has a newer generation."""
     _: KW_ONLY
     clock: Clock
     randomness: Randomness
@@ -42,18 +42,18 @@ class AckBatcher(Batcher):
         self._pending[queue] = (offset, generation, fence)
 
     async def settled(self, queue: Queue) -> None:
-        """Wait until nothing of this queue is waiting or in flight."""
+        """Wait until no commit of this queue is pending or in flight."""
         while queue in self._pending or queue in self._in_flight:
             await self._turn.wait()
 
     def forget(self, queue: Queue) -> None:
-        """Give up what could not be stored of a queue in time: it is somebody else's now."""
+        """Drop the commits of a queue that could not be stored in time, because it gets another owner."""
         self._pending.pop(queue, None)
         if queue in self._in_flight:
             self._forgotten.add(queue)
 
     async def drain(self) -> None:
-        """Commit until nothing waits."""
+        """Commit until nothing is pending."""
         try:
             await self._commit()
         except Exception:

@@ -1,4 +1,4 @@
-"""Feeds one queue of a push session: reads whole batches, filters, delivers in order while there is credit."""
+"""Feeds one queue of a push session: reads whole batches, filters them, delivers in order while there is credit."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,19 +27,19 @@ from ortoo.snode.push.outbox import Delivery
 
 FETCH_BYTES_MIN = 64 << 10
 SESSION_BYTES = 8 << 20
-"""What the reads of one session may hold together, about."""
+"""Approximate memory that the reads of one session may hold together."""
 PASSED_OVER_MAX = 65_536
-"""After so many messages that nobody wanted the client is told to move its offset."""
+"""Number of non-matching messages after which the client is notified of the new offset."""
 LOGGED_FAILURE = 3
-"""Which of 30 failures in a row is told: a restart of an enode is over before, and it has thousands of queues."""
+"""Number of the failure, of about 30 in a row, that is logged: an enode with thousands of queues restarts sooner."""
 DAMAGE_READS = 3
-"""How often damaged messages are read before they count as lost: memory and cables fail as well as disks."""
+"""Reads of damaged messages before they count as lost. Memory and cables can fail as well as disks."""
 _log = get_logger("push")
 
 
 @dataclass(frozen=True, slots=True)
 class PushParts:
-    """What every push session stands on."""
+    """The shared components of push sessions."""
 
     directory: Directory
     links: EnodeLinks
@@ -54,39 +54,39 @@ class PushParts:
 
 @dataclass(slots=True, eq=False)
 class Feeder:
-    """One queue."""
+    """Feeds one queue."""
 
     parts: PushParts
     cursor: QueueCursor
     topic_id: int
     group: str
     wanted: MessageFilter | None
-    """Which messages; may be changed at any time."""
+    """The filter; it may change at any time."""
     may_send: Callable[[Queue], Awaitable[None]]
-    """Waits until there is credit and room, and the client takes something of the queue."""
+    """Waits until there is credit and space in the outbox, and the queue is not suspended."""
     send: Callable[[Delivery], None]
     start_rule: StartRule
     lock: LockRequest | None
-    """That it needs first; None = none, the queue is everybody's."""
+    """The lock to acquire first; None = broadcast, no lock."""
     fetch_bytes: Callable[[], int]
     generation: int
-    """The assignment under which deliveries go out now."""
+    """The generation of the assignment, for deliveries."""
     memory: MemoryShare
-    """Of the session: what is read is drawn from it before it is asked for."""
+    """The memory of the session. Each read draws from it before it is requested."""
     fence: int = field(default=0, init=False)
-    """The generation of the queue's lock; 0 = it has none."""
+    """The generation of the queue's lock; 0 = no lock."""
     task: asyncio.Task[Any] = field(init=False)
-    """Which runs it, until its session gives it up."""
+    """The task that runs it, until the session releases the queue."""
     _failures: int = field(default=0, init=False)
     _damaged_reads: int = field(default=0, init=False)
-    """How often in a row what was read was damaged, whatever else failed in between."""
+    """Number of consecutive reads with damaged messages, whatever else failed in between."""
     _at_end: bool = field(default=False, init=False)
-    """Whether the last read found all there was: the next one waits for news, and holds nothing meanwhile."""
+    """Whether the last read reached the end. The next one waits for new messages and holds no memory meanwhile."""
 
     async def run(self) -> None:
         """Feed for ever, once the queue's lock is acquired.
 
-        Errors: Fenced when another has the lock, or an operator moved the group's offset.
+        Errors: Fenced if another session has the lock, or an operator moved the group's offset.
         """
         await self._insist(self._acquire)
         await self._insist(self._start)
@@ -95,7 +95,7 @@ class Feeder:
             await self._insist(self._step)
 
     async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Try until it works: an enode that is away comes back."""
+        """Retry until it works: an unreachable enode returns."""
         backoff = Backoff(first_s=0.05, max_s=1.0)
         while True:
             try:
@@ -134,8 +134,8 @@ class Feeder:
             self.cursor.start(committed, committed=True)
             return
         start = await self._first_offset()
-        # From here on the group subscribes: whatever is stored now is its own, even if this session ends before it
-        # has acknowledged anything.
+        # From here on the group subscribes: messages stored from now on are its own, even if this session ends before
+        # it has acknowledged anything.
         rows = [(queue.queue_id, start, self.fence)]
         await self.parts.links.to(queue.enode).commit_rows(self.topic_id, self.group, rows)
         self.cursor.start(start, committed=False)
@@ -173,7 +173,7 @@ class Feeder:
         cursor = self.cursor
         cursor.end_offset = fetched.end_offset
         for stored in fetched.batches:
-            await self.may_send(cursor.queue)  # first, for what is wanted and what expires may change meanwhile
+            await self.may_send(cursor.queue)  # wait first: filter and expiry may change meanwhile
             part = selected(stored, cursor.next_offset, wanted=self.wanted, now_ms=self.parts.clock.now_ms())
             if part.expired:
                 self.parts.traffic.expired(cursor.queue.topic, self.group, part.expired)
@@ -202,7 +202,7 @@ class Feeder:
         self.send(delivery)
 
     def _pass_over(self, error: DataLoss) -> bool:
-        """Go on behind damaged messages, and tell the client which it will not get; False if nobody knows how far."""
+        """Skip damaged messages and report them to the client as lost; False if the end of the damage is unknown."""
         cursor = self.cursor
         if cursor.next_offset < 0 or error.end_offset <= cursor.next_offset:
             return False
@@ -216,16 +216,16 @@ class Feeder:
         return True
 
     def _jump(self, error: OutOfRange) -> None:
-        """Go on where the queue is: what lay before was deleted by age, or the log was lost.
+        """Continue at the stored range: earlier messages expired, or the log was lost.
 
-        Errors: Fenced when what the client has is gone: its offsets are given again, to other messages.
+        Errors: Fenced if the client has messages beyond the end, whose offsets will be reused for other messages.
         """
         cursor = self.cursor
         is_behind = cursor.next_offset < error.begin_offset
         to = error.begin_offset if is_behind else error.end_offset
         _log.emit(log_events.OFFSET_OUT_OF_RANGE, queue=str(cursor.queue), at=cursor.next_offset, to=to)
         if is_behind:
-            cursor.advance(to)  # that those are over the client hears as of messages which it does not want
+            cursor.advance(to)  # the client gets the expired messages reported as non-matching ones
         elif cursor.has_sent and to < cursor.sent_offset:
             raise Fenced(f"queue {cursor.queue} ends at {to}, and deliveries went up to {cursor.sent_offset}")
         else:

@@ -1,4 +1,4 @@
-"""What a push session may send and what it has been told: pure bookkeeping."""
+"""The credit of a push session and the positions of its queues: pure bookkeeping."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -9,71 +9,73 @@ from ortoo.snode.cluster.routes import Queue
 CREDIT_MESSAGES_MAX = 1 << 31
 CREDIT_BYTES_MAX = 1 << 40
 STEP_BYTES = 64 << 10
-"""Deliveries are remembered together up to this size: there may be hundreds of thousands, of one small message each."""
+"""Consecutive deliveries are remembered as one up to this size: there may be hundreds of thousands of one small
+message."""
 
 
 @dataclass(slots=True)
 class Credit:
-    """What the client lets the server send. A batch goes whole while anything is left; what it takes more is owed."""
+    """The client's credit. A whole batch is sent while any credit is left; the excess makes the credit negative."""
 
     messages: int = 0
     size_bytes: int = 0
 
     @property
     def open(self) -> bool:
-        """Whether a batch may go."""
+        """Whether a batch may be sent."""
         return self.messages > 0 and self.size_bytes > 0
 
     def grant(self, messages: int, size_bytes: int) -> None:
-        """Add to what is left."""
+        """Add granted credit."""
         self.messages = min(self.messages + messages, CREDIT_MESSAGES_MAX)
         self.size_bytes = min(self.size_bytes + size_bytes, CREDIT_BYTES_MAX)
 
     def charge(self, messages: int, size_bytes: int) -> None:
-        """Take what was sent."""
+        """Subtract the size of a delivery."""
         self.messages -= messages
         self.size_bytes -= size_bytes
 
 
 class QueueCursor:
-    """How far one queue of a session is: read, sent, acknowledged."""
+    """The positions of one queue of a session: read, sent, acknowledged."""
 
     def __init__(self, queue: Queue, generation: int) -> None:
-        """`generation` is the assignment that gave the queue to the session."""
+        """`generation` is that of the assignment with which the session got the queue."""
         self.queue = queue
         self.since_generation = generation
         self.next_offset = -1
-        """Where to read next; -1 = not known yet."""
+        """The next offset to read; -1 = unknown."""
         self.sent_offset = -1
-        """Everything before it was sent, or was not wanted and told."""
+        """All messages before it were sent, or did not match and were reported."""
         self.acknowledged: int | None = None
-        """Everything before it is processed; None = the group has no offset yet."""
+        """All messages before it are processed; None = the group has no offset yet."""
         self.end_offset = 0
-        """The end of the queue as last heard."""
+        """The last reported end of the queue."""
         self.waiting_since_s: float | None = None
-        """Since when an acknowledgement is awaited."""
+        """Since when an acknowledgement is due."""
         self.unacknowledged_bytes = 0
-        """What was sent and is not acknowledged; of deliveries that are remembered together all, until the last is."""
+        """Bytes sent and not acknowledged. Deliveries remembered together count fully until the last is
+        acknowledged."""
         self._began_at = -1
         self._sent: deque[tuple[int, int]] = deque()
 
     def start(self, offset: int, *, committed: bool) -> None:
-        """Begin at `offset`; `committed` tells whether the group had acknowledged up to there."""
+        """Begin at `offset`; `committed` is whether the group had acknowledged up to it."""
         self.next_offset = self.sent_offset = self._began_at = offset
         self.acknowledged = offset if committed else None
 
     def jump(self, offset: int) -> None:
-        """Go on elsewhere: what lay at the next offset is not stored."""
+        """Continue at another offset, because the next one is not stored."""
         self.next_offset = self.sent_offset = self._began_at = offset
         if self.acknowledged is not None:
             self.acknowledged = min(self.acknowledged, offset)
 
     def advance(self, next_offset: int) -> None:
-        """Rows before `next_offset` were read."""
+        """Mark the rows before `next_offset` as read."""
         self.next_offset = max(self.next_offset, next_offset)
 
     def told(self, next_offset: int, now_s: float, size_bytes: int) -> None:
-        """A delivery of so many bytes up to `next_offset` goes to the client."""
+        """Record that a delivery of `size_bytes` up to `next_offset` is sent to the client."""
         if size_bytes:
             together = self._sent.pop()[1] if self._sent and self._sent[-1][1] < STEP_BYTES else 0
             self._sent.append((next_offset, together + size_bytes))
@@ -84,29 +86,29 @@ class QueueCursor:
 
     @property
     def has_sent(self) -> bool:
-        """Whether the client was told of anything since it began, or jumped."""
+        """Whether anything was sent since the start, or since the last jump."""
         return self.sent_offset > self._began_at
 
     def wait_anew(self, now_s: float) -> None:
-        """What is awaited is awaited from now on: the client was not asked before."""
+        """Restart the wait for acknowledgements: the queue was suspended before."""
         if self.waiting_since_s is not None:
             self.waiting_since_s = now_s
 
     @property
     def untold(self) -> int:
-        """How many messages were read and passed over since the last delivery."""
+        """Number of messages skipped since the last delivery."""
         return self.next_offset - self.sent_offset
 
     def acknowledge(self, offset: int, generation: int, now_s: float) -> bool:
-        """Take an acknowledgement; False if it says nothing new or comes from before the queue was assigned.
+        """Record an acknowledgement; False if it is not newer or of an earlier assignment.
 
-        Errors: Invalid when it names messages that were never sent.
+        Errors: Invalid if it covers messages that were never sent.
         """
         if 0 < generation < self.since_generation or self.sent_offset < 0:
             return False
         if offset > self.sent_offset or offset < 0:
             raise Invalid(
-                f"{offset} acknowledged for queue {self.queue}, but deliveries went up to {self.sent_offset}",
+                f"offset {offset} acknowledged for queue {self.queue}; deliveries ended at {self.sent_offset}",
                 field="acknowledge.offsets.offset",
             )
         if self.acknowledged is not None and offset <= self.acknowledged:

@@ -1,4 +1,4 @@
-"""What waits to be sent to one client of a push session, bounded in bytes."""
+"""Events that wait to be sent to one client of a push session, bounded in bytes."""
 
 import asyncio
 from collections import deque
@@ -13,7 +13,7 @@ from ortoo.snode.membership.members import CloseReason
 
 OUTBOX_BYTES_MAX = 4 << 20
 DELIVERY_BYTES = 512
-"""What a delivery takes beside its batch, about: of offsets that only move on there may be one a message."""
+"""Approximate memory of a delivery beside its batch. There may be one for each message that only advances an offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The session's queues from now on."""
+    """The new assignment of the session."""
 
     generation: int
     queues: tuple[Queue, ...]
@@ -36,7 +36,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A batch, or only an offset that moves on."""
+    """A batch, or only a new offset."""
 
     queue: Queue
     generation: int
@@ -48,29 +48,29 @@ class Delivery:
     rows: bytes = b""
     messages: int = 0
     loss: DataLoss | None = None
-    """Why the messages between the offsets cannot be had; None when nothing is lost."""
+    """The reason why the messages between the offsets are unavailable; None = none is lost."""
 
     @property
     def size_bytes(self) -> int:
-        """What it costs of the client's credit."""
+        """Its cost in the client's credit, in bytes."""
         return len(self.batch.records) if self.batch is not None else 0
 
     @property
     def held_bytes(self) -> int:
-        """What it takes while it waits."""
+        """Its memory while it waits."""
         return DELIVERY_BYTES + self.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgedOffsets:
-    """Offsets that are durable: (queue, offset, generation)."""
+    """Durable offsets: (queue, offset, generation)."""
 
     offsets: Sequence[tuple[Queue, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The session ends."""
+    """The session has ended."""
 
     reason: CloseReason
     message: str
@@ -80,25 +80,25 @@ Event = Opened | Assigned | Delivery | AcknowledgedOffsets | Closed
 
 
 class PushOutbox:
-    """Events on their way to the client. Of acknowledged offsets only the newest waits.
+    """Events for the client. Of acknowledged offsets only the newest waits.
 
-    Of assignments the newest waits. Where it brings back what was away meanwhile, one without that goes before it: such
-    a queue begins anew, and a client that did not hear of it would acknowledge by what it had before.
+    Of assignments only the newest waits. If it returns a queue that was revoked meanwhile, an assignment without that
+    queue is sent first. The queue starts again, and a client unaware of that would acknowledge by its old position.
     """
 
     def __init__(self, memory: MemoryShare, bytes_max: int = OUTBOX_BYTES_MAX) -> None:
-        """`memory` counts what waits here and the delivery that is being written."""
+        """`memory` counts the waiting events and the delivery that is being written."""
         self._memory = memory
         self._bytes_max = bytes_max
         self._bytes = 0
         self._leaving_bytes = 0
-        """Of the delivery that the transport was given last."""
+        """Memory of the last delivery passed to the transport."""
         self._opened: Opened | None = None
         self._assigned: deque[Assigned] = deque()
         self._told: frozenset[Queue] = frozenset()
-        """The client's queues as it heard last."""
+        """The client's queues by the last sent assignment."""
         self._stayed: frozenset[Queue] = frozenset()
-        """Those of them that were in every assignment since."""
+        """The queues among them that were in every assignment since."""
         self._acknowledged: dict[Queue, tuple[int, int]] = {}
         self._deliveries: deque[Delivery] = deque()
         self._closed: Closed | None = None
@@ -106,12 +106,12 @@ class PushOutbox:
         self._room = asyncio.Event()
 
     def opened(self, event: Opened) -> None:
-        """Tell that the session is open."""
+        """Send that the session is open."""
         self._opened = event
         self._wake.set()
 
     def assigned(self, event: Assigned) -> list[Delivery]:
-        """Tell the queues; returns the deliveries of other queues that had not left yet and never will."""
+        """Send the queues; returns the unsent deliveries of other queues, which are dropped."""
         kept = frozenset(event.queues)
         self._stayed &= kept
         between: list[Assigned] = []
@@ -127,18 +127,18 @@ class PushOutbox:
         return dropped
 
     def acknowledged(self, queue: Queue, offset: int, generation: int) -> None:
-        """Tell that an offset is durable."""
+        """Send that an offset is durable."""
         self._acknowledged[queue] = (offset, generation)
         self._wake.set()
 
     async def room(self) -> None:
-        """Wait until a delivery may be put."""
+        """Wait until there is space for a delivery."""
         while self._bytes >= self._bytes_max:
             self._room.clear()
             await self._room.wait()
 
     def deliver(self, delivery: Delivery) -> None:
-        """Send a delivery after those before it; behind the end there is nothing."""
+        """Queue a delivery; after the end it is dropped."""
         if self._closed is not None:
             return
         self._deliveries.append(delivery)
@@ -147,7 +147,7 @@ class PushOutbox:
         self._wake.set()
 
     def close(self, event: Closed) -> None:
-        """End with `event`; deliveries that have not left are dropped."""
+        """End with `event`; unsent deliveries are dropped."""
         if self._closed is None:
             self._closed = event
             self._deliveries.clear()
@@ -156,7 +156,7 @@ class PushOutbox:
             self._wake.set()
 
     async def next(self) -> Event:
-        """The next event to send; after Closed nothing comes. Whoever asks has let go of the one before."""
+        """The next event to send; none follows Closed. The caller has released the previous event."""
         self._memory.give_back(self._leaving_bytes)
         self._memory.moved()
         self._leaving_bytes = 0

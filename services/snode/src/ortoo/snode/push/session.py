@@ -1,4 +1,4 @@
-"""One push session: a member of a group, its queues, its credit and its acknowledgements."""
+"""One push session: a group member, its queues, its credit and its acknowledgements."""
 
 import asyncio
 import contextlib
@@ -22,80 +22,80 @@ from ortoo.snode.push.flow import Credit, QueueCursor
 from ortoo.snode.push.outbox import Assigned, Closed, Delivery, Opened, PushOutbox
 
 LEFT_SHARES = 16
-"""A read asks for this part of the memory that is left, at most: the fuller it is, the smaller the steps."""
+"""A read requests at most this fraction of the remaining memory, so reads get smaller as memory fills."""
 FLUSH_TIMEOUT_S = 4.0
-"""How long a queue is kept from its next owner for the sake of acknowledgements that are still being stored."""
+"""Time for which a revoked queue is withheld from its next owner while its acknowledgements are being stored."""
 _log = get_logger("push")
 
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """What a client asks of its push session."""
+    """A client's request for a push session."""
 
     group: str
     client_id: str
-    """Empty = the session's id."""
+    """Empty = the id of the session."""
     filters: Mapping[str, MessageFilter | None]
-    """Each topic's filter; None = everything."""
+    """The filter of each topic; None = all messages."""
     start: StartRule = StartRule()
     broadcast: bool = False
-    """Whether it gets all messages by itself."""
+    """Whether it receives all messages of the topics."""
     member_session_id: str = ""
-    """The session that this push session belongs to; empty = it stands alone."""
+    """The client session that this push session belongs to; empty = none."""
     heartbeat_interval_ms: int = 30_000
     expiry_ms: int = 120_000
-    """How long it may be silent."""
+    """Timeout of a silent session."""
 
 
 class PushSession:
     """One client's open Push call."""
 
     def __init__(self, parts: PushParts, plan: PushPlan) -> None:
-        """Make the session as planned."""
+        """Make a session for a plan."""
         self.plan = plan
         self.session_id = parts.randomness.id_text()
         self.group = plan.group
         self.client_id = plan.client_id or self.session_id
         self.member_session_id = plan.member_session_id or self.session_id
-        """The session under which the client is a member of the group."""
+        """The session id under which the client is a group member."""
         self.heard_at_s = parts.clock.monotonic_s()
         self.closing = False
         self.call: asyncio.Task[Any] | None = None
-        """The task that writes to the client; set by who opens the session."""
+        """The task that writes to the client; the caller that opens the session sets it."""
         self.on_end: Callable[[CloseReason, str], object] = lambda reason, message: None
-        """Called when it has to end, and why."""
+        """Called with the reason when the session has to end."""
         self._parts = parts
         self._feeding = parts.background.scope("push session", failed=lambda _: self.failed())
         self._filters = plan.filters
         self._credit = Credit()
         self.memory = call_share(parts.memory, "Push")
-        """What it holds for the client."""
+        """The memory that it uses for the client."""
         self.outbox = PushOutbox(self.memory)
-        """What waits to be told to the client."""
+        """Events that wait to be sent to the client."""
         self.outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
         self.feeders: dict[Queue, Feeder] = {}
-        """Of each queue, which knows how far it is."""
+        """One per queue, each with its positions."""
         self._first_seen: dict[str, frozenset[tuple[int, Queue]]] = {}
-        """The queues, with their topic's id, that each topic had when the session came to want it."""
+        """By topic: the queues, with the topic's id, that existed when the session subscribed to the topic."""
         self._look()
         self._batchers: dict[tuple[str, int], AckBatcher] = {}
         self._granted = asyncio.Event()
         self._suspended: frozenset[Queue] | None = frozenset()
-        """Queues from which the client takes nothing now; None = from none."""
+        """The suspended queues; None = none."""
 
     @property
     def unacknowledged_bytes(self) -> int:
-        """What it was sent and has not acknowledged."""
+        """Bytes sent and not acknowledged."""
         return sum(feeder.cursor.unacknowledged_bytes for feeder in self.feeders.values())
 
     @property
     def unacknowledged_bytes_max(self) -> int:
-        """Beyond it nothing is sent."""
+        """Limit of unacknowledged bytes; above it nothing is sent."""
         group = self._parts.directory.group(self.group)
         return group.unacknowledged_bytes_max if group is not None else UNACKNOWLEDGED_BYTES_MAX
 
     def parting(self, member: Member) -> None:
-        """Tell the group that the client gets nothing any more; one that has a session of its own stays a member."""
+        """End the client's consumption in its group. A client with its own session stays a group member."""
         membership = self._parts.groups.membership
         if self.plan.member_session_id and member.active:
             membership.join(self.group, dataclasses.replace(member, active=False))
@@ -103,34 +103,34 @@ class PushSession:
             membership.leave(self.group, self.client_id, self.session_id)
 
     def replaced(self) -> None:
-        """Another session has taken its place in the group."""
+        """End, because another session of the client replaces it in the group."""
         self.on_end(
             CloseReason.REPLACED,
-            f"another session of client {self.client_id} has taken its place; give each client an id of its own",
+            f"another session of client {self.client_id} has replaced it; give each client a unique id",
         )
 
     def failed(self) -> None:
-        """Serving it met a failure."""
-        words = "serving it met a failure; the snode's log has the details; open another session"
+        """End, because of an internal error."""
+        words = "the snode failed to serve the session and logged the details; open another session"
         self.on_end(CloseReason.EXPIRED, words)
 
     def owing(self) -> Iterator[Feeder]:
-        """Those of the queues whose acknowledgement is awaited; not of those that the client has suspended."""
+        """The feeders of queues with a due acknowledgement, without suspended queues."""
         for queue, feeder in self.feeders.items():
             if feeder.cursor.waiting_since_s is not None and not self._is_suspended(queue):
                 yield feeder
 
     def heard(self) -> None:
-        """The client said something."""
+        """Restart the timeout: the client sent something."""
         self.heard_at_s = self._parts.clock.monotonic_s()
 
     def grant(self, messages: int, size_bytes: int) -> None:
-        """The client takes more."""
+        """Add credit granted by the client."""
         self._credit.grant(messages, size_bytes)
         self._granted.set()
 
     def acknowledge(self, queue: Queue, offset: int, generation: int) -> None:
-        """The client has processed a queue up to `offset`. Errors: Invalid when that was never sent."""
+        """The client has processed a queue up to `offset`. Errors: Invalid if that was never sent."""
         feeder = self.feeders.get(queue)
         if feeder is None:
             _log.emit(log_events.COMMIT_TOO_LATE, queue=str(queue), offset=offset, session=self.session_id)
@@ -148,14 +148,14 @@ class PushSession:
         batcher.wake(self._parts.background, "commit")
 
     def assign(self, generation: int, queues: list[Queue]) -> None:
-        """Take these queues and no others: stop feeding the rest, hand them over when their offsets are stored."""
+        """Take exactly these queues: stop feeding the others, and release them when their offsets are stored."""
         if self.closing:
             return
         wanted = set(queues)
         lost = [queue for queue in self.feeders if queue not in wanted or self._is_stale(queue)]
         for queue in lost:
             self._give_up(queue)
-        if not wanted.isdisjoint(lost):  # a topic was made anew: its queues are others, by the names of the old ones
+        if not wanted.isdisjoint(lost):  # a topic was recreated: its queues have the names of the old ones
             self._assigned(Assigned(generation, tuple(self.feeders)))
             generation = self._parts.groups.membership.advance(self.group)
         for feeder in self.feeders.values():
@@ -166,19 +166,19 @@ class PushSession:
                 self._take_on(queue, generation)
 
     def _assigned(self, event: Assigned) -> None:
-        """Tell the queues; the credit of what never leaves is for others."""
+        """Send an assignment; the credit of dropped deliveries is returned."""
         for delivery in self.outbox.assigned(event):
             self.grant(delivery.messages, delivery.size_bytes)
 
     def subscribe(self, filters: Mapping[str, MessageFilter | None]) -> None:
-        """Want other messages from now on; new and lost topics follow with the next assignment."""
+        """Change the filters; new and removed topics follow with the next assignment."""
         self._filters = filters
         self._look()
         for queue, feeder in self.feeders.items():
             feeder.wanted = filters.get(queue.topic, feeder.wanted)
 
     def suspend(self, queues: frozenset[Queue] | None) -> None:
-        """Deliver nothing of these queues, None = of any; those suspended before go on, and are not late yet."""
+        """Suspend these queues, None = none. Others resume, and their acknowledgement timeout restarts."""
         now_s = self._parts.clock.monotonic_s()
         before, self._suspended = self._suspended, queues
         for queue, feeder in self.feeders.items():
@@ -190,7 +190,7 @@ class PushSession:
         return self._suspended is None or queue in self._suspended
 
     async def may_send(self, queue: Queue) -> None:
-        """Wait until there is credit and room in the outbox, and the client takes something of the queue."""
+        """Wait until there is credit and space in the outbox, and the queue is not suspended."""
         while True:
             await self.outbox.room()
             has_credit = self._credit.open and self.unacknowledged_bytes < self.unacknowledged_bytes_max
@@ -200,7 +200,7 @@ class PushSession:
             await self._granted.wait()
 
     def send(self, delivery: Delivery) -> None:
-        """Deliver, at the expense of the client's credit."""
+        """Send a delivery and charge the client's credit."""
         self._credit.charge(delivery.messages, delivery.size_bytes)
         if delivery.messages:
             self._parts.traffic.pushed(delivery.queue.topic, self.group, delivery.messages, delivery.size_bytes)
@@ -211,7 +211,7 @@ class PushSession:
         self.outbox.deliver(delivery)
 
     async def close(self, reason: CloseReason, message: str) -> None:
-        """Leave the group: the queues go to others when what was acknowledged is stored. May be called again."""
+        """Leave the group; the queues are released when the acknowledged offsets are stored. May be called again."""
         if self.closing:
             return
         self.closing = True
@@ -222,21 +222,21 @@ class PushSession:
         self.outbox.close(Closed(reason, message))
 
     def _is_stale(self, queue: Queue) -> bool:
-        """Whether the topic was deleted and created anew since the queue was taken on."""
+        """Whether the topic was deleted and recreated since the session took the queue."""
         topic = self._parts.directory.find_topic(queue.topic)
         return topic is None or self.feeders[queue].topic_id != topic.topic_id
 
     def _take_on(self, queue: Queue, generation: int, *, former: Feeder | None = None) -> None:
-        """Begin a queue; with `former` again, which the session had until now."""
+        """Start a queue; `former` is the session's previous feeder of it, if any."""
         topic = self._parts.directory.find_topic(queue.topic)
         if topic is None:
-            return  # it was deleted a moment ago; the next assignment is without it
+            return  # the topic was just deleted; the next assignment is without it
         start, lock = self._start_of(topic.topic_id, queue), None
         if not self.plan.broadcast:
             ids = (self.client_id, self.session_id)
             lock = LockRequest(self.group, topic.topic_id, queue.queue_id, *ids, resume=former is not None)
         if former is not None and former.topic_id == topic.topic_id and former.cursor.acknowledged is not None:
-            start = dataclasses.replace(start, offsets={queue: former.cursor.acknowledged})  # a broadcast's
+            start = dataclasses.replace(start, offsets={queue: former.cursor.acknowledged})  # of a broadcast
         feeder = Feeder(
             self._parts,
             QueueCursor(queue, generation),
@@ -255,7 +255,7 @@ class PushSession:
         self.feeders[queue] = feeder
 
     def _look(self) -> None:
-        """Remember what there is of topics that are wanted from now on."""
+        """Remember the existing queues of newly subscribed topics."""
         seen = {name: self._first_seen[name] for name in self._filters if name in self._first_seen}
         for name in self._filters:
             if name not in seen and (topic := self._parts.directory.find_topic(name)) is not None:
@@ -263,7 +263,7 @@ class PushSession:
         self._first_seen = seen
 
     def _start_of(self, topic_id: int, queue: Queue) -> StartRule:
-        """What was added or made anew while the session was there is its group's from the first message on."""
+        """The start rule of a queue. Queues added or recreated during the session start at their first message."""
         start, seen = self.plan.start, self._first_seen.get(queue.topic, frozenset())
         if (topic_id, queue) in seen:
             return start
@@ -284,13 +284,13 @@ class PushSession:
                 self._fenced(queue, str(error))
 
     def _refused(self, queue: Queue, fence: int) -> None:
-        """An acknowledgement was refused, which was given under this generation of the lock."""
+        """An acknowledgement given under this generation of the lock was refused."""
         feeder = self.feeders.get(queue)
         if feeder is not None and feeder.fence == fence:
             self._fenced(queue, "an acknowledgement was refused")
 
     def _fenced(self, queue: Queue, reason: str) -> None:
-        """Begin a queue anew: its lock has a newer generation, by an operator's order or because it had ended."""
+        """Restart a queue whose lock has a newer generation, by an operator's order or because the lock expired."""
         feeder = self.feeders.get(queue)
         if feeder is None or self.closing:
             return
@@ -314,12 +314,12 @@ class PushSession:
     def _give_up(self, queue: Queue, *, flush: bool = True) -> asyncio.Task[Any]:
         feeder = self.feeders.pop(queue)
         task = feeder.task
-        del feeder.task  # how it was cancelled leads to the feeder, and to what was read: they would keep one another
+        del feeder.task  # its cancellation refers to the feeder and to its read: a reference cycle
         task.cancel()
         return self._parts.background.contained("release", self._release(queue, feeder, task, flush=flush))
 
     async def _release(self, queue: Queue, feeder: Feeder, task: asyncio.Task[Any], *, flush: bool) -> None:
-        """Let the next owner have the queue, when what this one acknowledged is stored or cannot be."""
+        """Release a queue to its next owner, when its acknowledgements are stored or cannot be."""
         try:
             if task is not asyncio.current_task():
                 await asyncio.wait([task])

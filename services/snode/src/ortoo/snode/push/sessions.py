@@ -1,4 +1,4 @@
-"""All push sessions of this snode: opened, watched for silence and slowness, closed at the end."""
+"""All push sessions of this snode: opening them, ending silent and slow ones, closing all."""
 
 import asyncio
 import dataclasses
@@ -27,9 +27,9 @@ from ortoo.snode.topics import Topics
 from ortoo.snode.topics.arrival import retry_topic
 
 FAREWELL_S = 60.0
-"""How long a client that does not read has time to take the reason why its session ended."""
+"""Time for a client that does not read to receive the reason why its session ended."""
 SESSION_FIXED_BYTES = 24 << 10
-"""What a session costs by itself: its tasks, its stream, its place in the group."""
+"""Fixed memory of a session: its tasks, its stream, its group membership."""
 SESSIONS_MAX = 10_000
 SUBSCRIPTIONS_MAX = 1_000
 _log = get_logger("sessions")
@@ -37,9 +37,9 @@ _log = get_logger("sessions")
 
 @dataclass(slots=True)
 class QueueEnds:
-    """Where queues end, asked of their enodes for one look at all sessions.
+    """The ends of queues, requested from enodes during one sweep.
 
-    Each topic of an enode is asked for once, and one that does not answer is asked for nothing more.
+    Each topic of an enode is requested once. An enode that does not answer is not asked again.
     """
 
     links: EnodeLinks
@@ -47,7 +47,7 @@ class QueueEnds:
     _silent: set[str] = field(default_factory=set, init=False)
 
     async def of(self, queue: Queue, topic_id: int) -> int:
-        """The end of a queue; 0 when it cannot be told."""
+        """The end of a queue; 0 if it is unknown."""
         enode, key = queue.enode, (queue.enode, topic_id)
         if key not in self._known and enode not in self._silent:
             self._known[key] = {}
@@ -61,7 +61,7 @@ class QueueEnds:
 
 
 class Sessions:
-    """Every open push session, by its id."""
+    """All open push sessions, by id."""
 
     def __init__(
         self,
@@ -72,22 +72,22 @@ class Sessions:
         groups: ConsumerGroups,
         traffic: Traffic,
     ) -> None:
-        """None is open yet."""
+        """Start without sessions."""
         shared = (runtime.background, runtime.clock, runtime.randomness, traffic, runtime.memory)
         self.parts = PushParts(cluster.directory, enodes.links, groups, enodes.locks, *shared)
         self.watch = cluster.watch
         self.settings = topics.groups
         self.modes = topics.modes
         self.expiry_s = runtime.settings.session_expiry_s
-        """How long a session may be silent; one that was told more has that."""
+        """Timeout of a silent session; a session with a longer timeout of its own keeps that."""
         self.evicted_slow = 0
-        """How many sessions were ended because they were slow."""
+        """Number of slow sessions that were ended."""
         self._sessions: dict[str, PushSession] = {}
         self._leaving: dict[str, tuple[PushSession, float]] = {}
         self._register(runtime.metrics)
 
     def _register(self, metrics: Metrics) -> None:
-        """Name what is read of the sessions; names beginning with rocketmq_ are those of RocketMQ 5."""
+        """Register the metrics of sessions; names beginning with rocketmq_ are those of RocketMQ 5."""
 
         def in_flight() -> dict[tuple[str, ...], int]:
             counts: Counter[tuple[str, ...]] = Counter()
@@ -111,13 +111,13 @@ class Sessions:
         )
         metrics.counter(
             "ortoo_slow_consumers_evicted_total",
-            "Push sessions ended because they were slow.",
+            "Push sessions ended because their consumers were slow.",
             lambda: self.evicted_slow,
         )
 
     @property
     def heartbeat_interval_ms(self) -> int:
-        """How often a client has to say something."""
+        """Interval in which a client must send something."""
         return int(self.expiry_s * 1000 / 4)
 
     def all(self) -> list[PushSession]:
@@ -125,16 +125,16 @@ class Sessions:
         return list(self._sessions.values())
 
     def find(self, group: str, client_id: str) -> PushSession | None:
-        """The push session of a client in a group, if it has one here."""
+        """The push session of a client in a group, if this snode has one."""
         found = self.parts.groups.session(group, client_id)
         return found if isinstance(found, PushSession) else None
 
     async def filters(
         self, group: str, subscriptions: Sequence[Subscription], path: str
     ) -> dict[str, MessageFilter | None]:
-        """Each topic's filter; None = everything. The group's own retry topic may come later.
+        """The filter of each topic; None = all messages. The group's own retry topic may be created later.
 
-        Errors: Invalid, NotFound, Conflict for a topic nobody may read.
+        Errors: Invalid, NotFound, Conflict for a topic without read permission.
         """
         topics = [one.topic for one in subscriptions]
         if not 1 <= len(topics) <= SUBSCRIPTIONS_MAX:
@@ -153,10 +153,10 @@ class Sessions:
         return filters
 
     async def open(self, plan: PushPlan, member: Callable[[PushSession], Member]) -> PushSession:
-        """Open a session whose plan was checked; `member` says who it is in the group, once it has its id.
+        """Open a session for a checked plan; `member` makes its group member, once it has its id.
 
-        Errors: Overloaded; Conflict when the group may not consume, or pops; Forbidden when it may not as planned; what
-        `member` raises.
+        Errors: Overloaded, Conflict if the group may not consume or uses pops, Forbidden if the plan is not allowed,
+        and those of `member`.
         """
         if len(self._sessions) >= SESSIONS_MAX:
             raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
@@ -176,20 +176,20 @@ class Sessions:
         return session
 
     async def subscribe(self, session: PushSession, news: Sequence[Subscription]) -> None:
-        """A session wants other messages than before. Errors: as `filters`."""
+        """Change the subscriptions of a session. Errors: as `filters`."""
         member = self._place_of(session)
         if member is None:
             return
         subscriptions = merged(member.subscriptions, news)
         filters = await self.filters(session.group, subscriptions, "subscribe.subscriptions")
-        if self._place_of(session) is not member:  # meanwhile it has ended, or its client has said something else
+        if self._place_of(session) is not member:  # meanwhile it ended, or its client sent a newer subscription
             await self.subscribe(session, news)
             return
         session.subscribe(filters)
         self.parts.groups.membership.join(session.group, dataclasses.replace(member, subscriptions=subscriptions))
 
     def _place_of(self, session: PushSession) -> Member | None:
-        """What the group knows of a session; None when it has ended or another stands for its client."""
+        """The group member of a session; None if the session has ended or another replaced it."""
         if self.find(session.group, session.client_id) is not session:
             return None
         member = self.parts.groups.membership.members(session.group).get(session.client_id)
@@ -204,7 +204,7 @@ class Sessions:
         await session.close(reason, message)
 
     def ended(self, session: PushSession) -> None:
-        """The call of a session is over: there is nobody to tell why."""
+        """The call of a session has ended, so no reason can be sent."""
         session.call = None
         self._leaving.pop(session.session_id, None)
 
@@ -213,7 +213,7 @@ class Sessions:
         await asyncio.gather(*(self.close(session, reason, message) for session in self.all()))
 
     async def sweep(self) -> None:
-        """End the sessions that are silent or slow, or whose group is closed; to be called about once a second."""
+        """End sessions that are silent, slow, or of a closed group. To be called about once a second."""
         now_s = self.parts.clock.monotonic_s()
         for session_id, (leaving, deadline_s) in list(self._leaving.items()):
             if deadline_s < now_s:
@@ -226,7 +226,7 @@ class Sessions:
                 self.close_soon(
                     session,
                     CloseReason.EXPIRED,
-                    f"nothing was heard for {expiry_s:.0f} s; send a Heartbeat in between, or open another",
+                    f"the client sent nothing for {expiry_s:.0f} s; send heartbeats, and open another session",
                 )
             elif closed := self.settings.refusal(session.group, broadcast=session.plan.broadcast):
                 self.close_soon(session, CloseReason.GROUP_CLOSED, closed.message)
@@ -241,9 +241,9 @@ class Sessions:
                 self.close_soon(session, CloseReason.SLOW_CONSUMER, slow)
 
     def _evict_unread(self, session: PushSession, reason: str) -> None:
-        """End a session whose client does not read, because the memory is used up."""
+        """End a session whose client does not read, because memory is exhausted."""
         self.evicted_slow += 1
-        session.outbox.close(Closed(CloseReason.SLOW_CONSUMER, reason))  # at once: it is told this alone
+        session.outbox.close(Closed(CloseReason.SLOW_CONSUMER, reason))  # at once: the client gets only this
         self.close_soon(session, CloseReason.SLOW_CONSUMER, reason)
 
     def close_soon(self, session: PushSession, reason: CloseReason, message: str) -> None:
@@ -251,7 +251,7 @@ class Sessions:
         self.parts.background.contained("close", self.close(session, reason, message))
 
     async def _slow(self, session: PushSession, now_s: float, ends: QueueEnds) -> str:
-        """Why a session is slow; empty if it is not. An enode is asked only about those that owe an answer."""
+        """Why a session is slow; empty if it is not. Only enodes of queues with a due acknowledgement are asked."""
         rule: SlowRule | None = None
         for feeder in list(session.owing()):
             cursor = feeder.cursor
@@ -270,13 +270,13 @@ class Sessions:
             ):
                 return (
                     f"queue {cursor.queue} is {end - cursor.acknowledged} messages ahead of the acknowledged offset "
-                    f"{cursor.acknowledged} (threshold {rule.threshold_messages}) and nothing was acknowledged for "
-                    f"{now_s - since_s:.1f} s; open a new session to go on from there"
+                    f"{cursor.acknowledged} (threshold {rule.threshold_messages}), unchanged for "
+                    f"{now_s - since_s:.1f} s; open a new session to continue from there"
                 )
             if session.unacknowledged_bytes >= session.unacknowledged_bytes_max:
                 return (
-                    f"{session.unacknowledged_bytes} bytes are not acknowledged (at most "
-                    f"{session.unacknowledged_bytes_max} may be), and nothing of queue {cursor.queue} was for "
-                    f"{now_s - since_s:.1f} s; open a new session to go on"
+                    f"{session.unacknowledged_bytes} bytes are not acknowledged (limit "
+                    f"{session.unacknowledged_bytes_max}), and nothing of queue {cursor.queue} was acknowledged for "
+                    f"{now_s - since_s:.1f} s; open a new session to continue"
                 )
         return ""

@@ -1,5 +1,5 @@
-"""The gateway for RocketMQ 5's own protocol: its words in, what the snode does anyway, its words out.
+"""The gateway for RocketMQ 5's own protocol: it translates requests and answers.
 
-Its rooms, from the door inwards: `rpc`, `presence`, `receive` and `send`, `lite`, `clients`, `protocol`. From outside,
-`ortoo.snode.rpc` and `app` may import them.
+Its packages, from the outside inwards: `rpc`, `presence`, `receive` and `send`, `lite`, `clients`, `protocol`. From
+outside, `ortoo.snode.rpc` and `app` may import them.
 """

@@ -1,5 +1,5 @@
-"""What the snode offers on the wire: decode, call, encode.
+"""The gRPC services of the snode: decode, call, encode.
 
-In come calls of ortoo.v1, of KEDA and, through `ortoo.snode.rocketmq`, of apache.rocketmq.v2; out go the answers of the
-snode's rooms. `app` alone may import this room: `services` makes all servicers, `around` what stands around each call.
+They serve ortoo.v1, KEDA and, through `ortoo.snode.rocketmq`, apache.rocketmq.v2, with the other packages of the snode.
+Only `app` imports this package: `services` makes all servicers, `around` the layers around each call.
 """

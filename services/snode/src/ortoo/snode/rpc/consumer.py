@@ -1,4 +1,4 @@
-"""ConsumerService: push sessions and reads outside any group; pulls and pops are in files of their own."""
+"""ConsumerService: push sessions and reads outside any group. Pulls and pops are in modules of their own."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ NAME = pb.DESCRIPTOR.services_by_name["ConsumerService"].full_name
 
 @dataclass(kw_only=True, eq=False)
 class ConsumerService(PopCalls, PullCalls):
-    """How messages get out."""
+    """Delivery of messages to clients."""
 
     runtime: Runtime
     pushes: Sessions
@@ -49,10 +49,10 @@ class ConsumerService(PopCalls, PullCalls):
                 yield response
                 del response
         finally:
-            # The call may be over because the client is gone: then nothing can be waited for here.
+            # The call may have been cancelled by a disconnect; then it could not await anything here.
             scope.cancel()
             self.pushes.ended(session)
-            leaving = self.pushes.close(session, CloseReason.CLIENT_LEFT, "the connection is gone")
+            leaving = self.pushes.close(session, CloseReason.CLIENT_LEFT, "the connection was closed")
             self.runtime.background.contained("leave", leaving)
 
     async def Fetch(  # type: ignore[override]  # see bulk_calls
@@ -89,7 +89,7 @@ class ConsumerService(PopCalls, PullCalls):
 
 
 def add_to_server(service: ConsumerService, server: Any) -> None:
-    """Serve it."""
+    """Add the service to a server."""
     consumer_pb2_grpc.add_ConsumerServiceServicer_to_server(service, server)
     bulk_calls.serve(server, {"Push": service.Push, "Fetch": service.Fetch})
 

@@ -1,4 +1,4 @@
-"""Consumers between the messages of ortoo.v1 and plain values: what is not called the same on both sides."""
+"""Conversion of consumers between ortoo.v1 messages and plain values, where names differ."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.v1 import consumer_pb2, failure_pb2, session_pb2
 
 BODY_TEXT_BYTES_MAX = 256 << 10
-"""A longer body is not told twice: what is for people to read is shorter."""
+"""Limit of the additional text form of a body, which is for people to read."""
 
 
 def body_text(message: Message) -> str:
-    """A message's body as text for people; empty when it is none, or too long for that."""
+    """A message's body as text for people; empty if it is not text, or too long."""
     if len(message.body) > BODY_TEXT_BYTES_MAX:
         return ""
     try:
@@ -29,15 +29,15 @@ def body_text(message: Message) -> str:
 
 
 def failure_to(error: OrtooError | None) -> failure_pb2.Failure | None:
-    """An error as it travels, if there is one; it counts as told."""
+    """The message of an error, if there is one; the error is counted as reported."""
     return failure_of(error) if error is not None else None
 
 
 def how_consuming(wanted: consumer_pb2.OpenSession | session_pb2.RegisterConsumer) -> dict[str, Any]:
-    """How a client wants to be a consumer: the fields of a member of these names. Errors: Invalid."""
+    """How a client consumes: the fields of a group member of these names. Errors: Invalid."""
     number = wanted.strategy or AllocationStrategy.AVERAGELY
     if number not in list(AllocationStrategy):
-        raise Invalid(f"{number} is no strategy; give one of 1 to {len(AllocationStrategy)}", field="strategy")
+        raise Invalid(f"{number} is not a strategy; give 1 to {len(AllocationStrategy)}", field="strategy")
     return {
         "broadcast": wanted.message_model == consumer_pb2.MESSAGE_MODEL_BROADCAST,
         "strategy": AllocationStrategy(number),
@@ -47,12 +47,12 @@ def how_consuming(wanted: consumer_pb2.OpenSession | session_pb2.RegisterConsume
 
 
 def subscriptions(items: Iterable[consumer_pb2.Subscription]) -> tuple[Subscription, ...]:
-    """Subscriptions, read."""
+    """The subscriptions of a request."""
     return tuple(read(Subscription, one) for one in items)
 
 
 def member_to(member: Member) -> consumer_pb2.Member:
-    """One member, written; its session is told to its own user alone."""
+    """The message of one group member; only its own user gets the session id."""
     if not PRINCIPAL.get().owns(member.user):
         member = dataclasses.replace(member, session_id="")
     model = consumer_pb2.MESSAGE_MODEL_BROADCAST if member.broadcast else consumer_pb2.MESSAGE_MODEL_CLUSTERING

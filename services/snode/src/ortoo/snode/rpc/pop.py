@@ -1,4 +1,4 @@
-"""ConsumerService for consumers that pop: Pop, Ack, Nack and ChangeInvisible."""
+"""The calls of ConsumerService for pops: Pop, Ack, Nack and ChangeInvisible."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,18 +34,18 @@ TEXT_LENGTH_MAX = 1_024
 
 @dataclass(kw_only=True, eq=False)
 class PopCalls(ConsumerServiceServicer):
-    """The part of ConsumerService that is about pops."""
+    """The part of ConsumerService for pops."""
 
     cluster: Cluster
     pop: Pop
     long_calls: LongCalls
 
     async def Pop(self, request: pb.PopRequest, context: Context) -> pb.PopResponse:
-        """Lease messages to a consumer, or wait for some; or give back what nobody waits for any more."""
+        """Lease messages to a consumer, waiting for the first; or cancel pops and release their messages."""
         call = _call(request)
         if request.call_off:
             if not call.attempt_id:
-                raise Invalid("say which pops are called off", field="attempt_id")
+                raise Invalid("is missing; give the attempt id of the pops to cancel", field="attempt_id")
             await self.pop.popping.call_off(call)
             return pb.PopResponse()
         with self.long_calls.running():
@@ -55,12 +55,12 @@ class PopCalls(ConsumerServiceServicer):
         return pb.PopResponse(batches=batches, blocked=answer.blocked)
 
     async def Ack(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:
-        """Popped messages are processed."""
+        """Ack popped messages."""
         stale, refused = await self._settled(request.receipts, Finish())
         return pb.AckResponse(stale=stale, refused=refused)
 
     async def Nack(self, request: pb.NackRequest, context: Context) -> pb.NackResponse:
-        """Popped messages shall come again, or be parked."""
+        """Nack popped messages: they are delivered again, or parked."""
         _check("delay_ms", request.delay_ms, 0, DELAY_MS_MAX)
         _check_text("error", request.error)
         _check_text("client_id", request.client_id)
@@ -72,7 +72,7 @@ class PopCalls(ConsumerServiceServicer):
         return pb.NackResponse(stale=stale, refused=refused)
 
     async def ChangeInvisible(self, request: pb.ChangeInvisibleRequest, context: Context) -> pb.ChangeInvisibleResponse:
-        """Popped messages stay for longer."""
+        """Change how long popped messages stay invisible."""
         invisible_ms = request.invisible_ms or INVISIBLE_MS_DEFAULT
         _check("invisible_ms", invisible_ms, INVISIBLE_MS_MIN, INVISIBLE_MS_MAX)
         stale, refused = await self._settled(request.receipts, Renew(invisible_ms))
@@ -81,10 +81,10 @@ class PopCalls(ConsumerServiceServicer):
     async def _settled(
         self, sent: Sequence[pb.LeaseReceipt], verdict: Verdict
     ) -> tuple[list[pb.StaleMessage], list[pb.RefusedReceipt]]:
-        """What the leases have no more, and the receipts that are not this cluster's.
+        """The messages that their leases no longer have, and the receipts that are not of this cluster.
 
-        Each receipt stands for itself, for a client's workers send theirs together. Errors: Invalid, Unsupported when
-        there is none that can be read.
+        Receipts are independent, because a client's workers send theirs together. Errors: Invalid, Unsupported if no
+        receipt can be read.
         """
         if not 1 <= len(sent) <= RECEIPTS_MAX:
             raise Invalid(f"{len(sent)} receipts; give 1 to {RECEIPTS_MAX}", field="receipts")
@@ -146,7 +146,7 @@ def _batch(one: PoppedMessages, seals: HandleSeals, *, readable: bool) -> pb.Pop
         receipt_handle=one.handle.text(seals),
         attempts=() if set(one.popped.attempts) == {1} else one.popped.attempts,
         topic_id=one.handle.topic_id,
-        # A body that came twice could be more than an answer may be.
+        # A body that is sent twice could exceed the size of an answer.
         batch=None if readable else batch_to(one.popped.batch),
         messages=[write(record_pb2.Message, row) for row in open_batch(one.popped.batch)] if readable else (),
     )

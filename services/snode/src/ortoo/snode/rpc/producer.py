@@ -1,4 +1,4 @@
-"""ProducerService."""
+"""ProducerService: sends, recalls, transactions and routes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,14 +31,14 @@ from ortoo.v1 import producer_pb2 as pb
 from ortoo.v1 import producer_pb2_grpc, record_pb2
 
 CHECKS_MAX, CHECKS_BYTES_MAX = 1_000, 16 << 20
-"""So many questions wait for a producer that does not read them, and so much of them; further ones are left out."""
+"""Maximum number and bytes of checks that wait for a slow producer; further ones are dropped."""
 _log = get_logger("producer")
 NAME = pb.DESCRIPTOR.services_by_name["ProducerService"].full_name
 
 
 @dataclass(eq=False)
 class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
-    """How messages get in."""
+    """Messages from producers."""
 
     runtime: Runtime
     cluster: Cluster
@@ -50,14 +50,14 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
 
     @property
     def connections(self) -> int:
-        """How many streams of batches are open."""
+        """Number of open streams of batches."""
         return len(self._streams)
 
     def drain(self) -> None:
-        """Read no further batches; the streams end when what was read is answered."""
+        """Stop reading batches; each stream ends when the batches read so far are answered."""
         for stream, reading in self._streams.items():
             reading.cancel()
-            stream.end(Unavailable("this snode stops; open the stream at another one and send the rest there"))
+            stream.end(Unavailable("this snode is stopping; open the stream at another one and send the rest there"))
 
     async def Publish(self, request: pb.PublishRequest, context: Context) -> pb.PublishResponse:
         """Send a few messages; returns when they are durable."""
@@ -83,13 +83,13 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
             scope.cancel()
 
     async def RecallMessage(self, request: pb.RecallMessageRequest, context: Context) -> pb.RecallMessageResponse:
-        """Forget a delayed message."""
+        """Recall a delayed message."""
         return pb.RecallMessageResponse(message_id=await self.sending.delayed.recall(request.recall_handle))
 
     async def BeginTransaction(
         self, request: pb.BeginTransactionRequest, context: Context
     ) -> pb.BeginTransactionResponse:
-        """Store messages that nobody sees until they are committed."""
+        """Store messages that stay invisible until they are committed."""
         begun = await self.sending.transactions.begin(
             request.topic,
             list(map(message_of, request.messages)),
@@ -103,7 +103,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     async def EndTransaction(self, request: pb.EndTransactionRequest, context: Context) -> pb.EndTransactionResponse:
         """Commit or roll back."""
         if int(request.verdict) not in (1, 2):
-            raise Invalid("a transaction ends by VERDICT_COMMIT or VERDICT_ROLL_BACK", field="verdict")
+            raise Invalid("expected VERDICT_COMMIT or VERDICT_ROLL_BACK", field="verdict")
         source = VerdictSource(request.source) if request.source in (1, 2, 3) else VerdictSource.PRODUCER
         await self.sending.transactions.end(request.transaction_id, HalfVerdict(request.verdict), source)
         return pb.EndTransactionResponse()
@@ -111,7 +111,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     async def WatchTransactionChecks(
         self, request: pb.WatchTransactionChecksRequest, context: Context
     ) -> AsyncIterator[pb.WatchTransactionChecksResponse]:
-        """Ask a producer about transactions that nobody has ended."""
+        """Send a producer the checks of open transactions."""
         check_group_name(request.producer_group, "producer_group")
         checks: asyncio.Queue[Check] = asyncio.Queue(CHECKS_MAX)
         waiting_bytes = 0
@@ -123,7 +123,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
                 if not principal.sends_to(check.topic):
                     return False
                 size_bytes = len(check.batch.records)
-                if checks.full() or waiting_bytes + size_bytes > CHECKS_BYTES_MAX:  # the enode has it asked again
+                if checks.full() or waiting_bytes + size_bytes > CHECKS_BYTES_MAX:  # the enode repeats the check
                     return True
                 try:
                     memory.draw(size_bytes)
@@ -146,7 +146,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
                 self.sending.transactions.leave(request.producer_group, ask)
 
     async def QueryRoute(self, request: pb.QueryRouteRequest, context: Context) -> pb.QueryRouteResponse:
-        """Where the messages of a topic may go."""
+        """The queues to which messages of a topic may be sent."""
         topic = await (self.topics.sendable if request.to_send else self.cluster.watch).topic(request.topic)
         writable = self.cluster.directory.to_send(topic.write_queues()) if topic.writable else []
         readable = topic.read_queues() if topic.readable else []
@@ -156,7 +156,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
 
 
 def add_to_server(service: ProducerService, server: Any) -> None:
-    """Serve it."""
+    """Add the service to a server."""
     producer_pb2_grpc.add_ProducerServiceServicer_to_server(service, server)
     bulk_calls.serve(server, {"Produce": service.Produce})
 

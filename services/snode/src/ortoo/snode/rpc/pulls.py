@@ -1,4 +1,4 @@
-"""ConsumerService for consumers that fetch by themselves: pulls, locks, offsets, messages sent back."""
+"""The calls of ConsumerService for consumers that pull: pulls, locks, offsets, nacks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ from ortoo.v1.consumer_pb2_grpc import ConsumerServiceServicer
 
 OFFSETS_MAX = 1_024
 TOLD_LENGTH_MAX = 1_024
-"""So many characters of an error are kept."""
+"""Maximum of stored characters of an error."""
 
 
 @dataclass(kw_only=True, eq=False)
 class PullCalls(ConsumerServiceServicer):
-    """The part of ConsumerService that is about pulls."""
+    """The part of ConsumerService for pulls."""
 
     pull: Pull
     clients: Clients
@@ -51,7 +51,7 @@ class PullCalls(ConsumerServiceServicer):
     async def QueryMembers(
         self, request: pb.QueryMembersRequest, context: Context
     ) -> consumer_pb2.QueryMembersResponse:
-        """The members of a group now."""
+        """The current group members of a group."""
         check_group_name(request.group, "group")
         found = self.clients.sessions.members(request.group)
         return write(
@@ -63,7 +63,7 @@ class PullCalls(ConsumerServiceServicer):
         )
 
     async def LockQueues(self, request: pb.LockQueuesRequest, context: Context) -> pb.LockQueuesResponse:
-        """Take or renew the right to consume queues."""
+        """Take or renew the locks of queues."""
         session, queues = self._session(request), _queues(request)
         answers = await self.clients.locks.take(request.group, request.client_id, session, queues)
         response = pb.LockQueuesResponse(lifetime_ms=LIFETIME_MS)
@@ -76,7 +76,7 @@ class PullCalls(ConsumerServiceServicer):
         return response
 
     async def UnlockQueues(self, request: pb.UnlockQueuesRequest, context: Context) -> pb.UnlockQueuesResponse:
-        """Give queues back."""
+        """Release the locks of queues."""
         session, queues = self._session(request), _queues(request)
         released = await self.clients.locks.release(request.group, request.client_id, session, queues)
         return pb.UnlockQueuesResponse(released=map(queue_to, released))
@@ -84,7 +84,7 @@ class PullCalls(ConsumerServiceServicer):
     async def CommitOffsets(
         self, request: pb.CommitConsumerOffsetsRequest, context: Context
     ) -> pb.CommitConsumerOffsetsResponse:
-        """Store how far a group has consumed."""
+        """Commit offsets of a group."""
         offsets = [read(GroupOffset, one) for one in request.offsets]
         refused = await self.pull.pulling.commit(request.group, offsets)
         return pb.CommitConsumerOffsetsResponse(refused=_refused(refused))
@@ -92,7 +92,7 @@ class PullCalls(ConsumerServiceServicer):
     async def QueryOffsets(
         self, request: pb.QueryConsumerOffsetsRequest, context: Context
     ) -> pb.QueryConsumerOffsetsResponse:
-        """How far a group has consumed."""
+        """The committed offsets of a group."""
         found = await self.pull.pulling.query(request.group, _queues(request), request.topic)
         return pb.QueryConsumerOffsetsResponse(
             offsets=[write(pb.ConsumerOffset, one) for one in found if one.error is None],
@@ -105,7 +105,7 @@ class PullCalls(ConsumerServiceServicer):
         return pb.SearchOffsetResponse(offset=offset)
 
     async def SendBack(self, request: pb.SendBackRequest, context: Context) -> pb.SendBackResponse:
-        """Give messages back that could not be processed."""
+        """Nack messages that could not be processed."""
         check_group_name(request.group)
         if not 1 <= len(request.offsets) <= OFFSETS_MAX or min(request.offsets) < 0:
             raise Invalid(f"{len(request.offsets)} offsets; give 1 to {OFFSETS_MAX}, each 0 or more", field="offsets")
@@ -116,7 +116,7 @@ class PullCalls(ConsumerServiceServicer):
         if request.delay_ms > DELAY_MS_MAX:
             raise Invalid(f"{request.delay_ms}; give at most {DELAY_MS_MAX} ms", field="delay_ms")
         if len(request.client_id) > TEXT_LENGTH_MAX:
-            raise Invalid(f"{len(request.client_id)} characters; at most {TEXT_LENGTH_MAX}", field="client_id")
+            raise Invalid(f"{len(request.client_id)} characters; give at most {TEXT_LENGTH_MAX}", field="client_id")
         sent = read(
             SentBack,
             request,
@@ -128,7 +128,7 @@ class PullCalls(ConsumerServiceServicer):
         return write(pb.SendBackResponse, await self.pop.sending_back.send_back(sent))
 
     def _session(self, request: pb.LockQueuesRequest | pb.UnlockQueuesRequest) -> ClientSession | None:
-        """The session for which locks are meant. Errors: NotFound, Forbidden."""
+        """The session of the locks. Errors: NotFound, Forbidden."""
         if request.session_id:
             return self.clients.sessions.get(request.session_id)
         check_owner(self.clients.sessions.members(request.group).members, request.client_id)

@@ -26,16 +26,16 @@ from ortoo.v1 import consumer_pb2 as pb
 
 @dataclass(slots=True, eq=False)
 class PushCall:
-    """Joins a stream of requests and a session."""
+    """Connects the requests of a call to a push session."""
 
     sessions: Sessions
     clients: ClientSessions
     requests: AsyncIterator[pb.PushRequest]
     member: Member
-    """Says at which snode, and for which peer."""
+    """The snode and the peer of the client."""
     _error: OrtooError | None = None
     _news: tuple[Subscription, ...] = field(default=(), init=False)
-    """What the client came to want while its session was being opened."""
+    """Subscriptions that arrived while the session was being opened."""
     _kept: Kept = field(init=False)
     """Requests, by kind."""
 
@@ -49,7 +49,7 @@ class PushCall:
     async def _open(self, wanted: pb.OpenSession) -> PushSession:
         check_group_name(wanted.group, "open.group")
         if len(wanted.client_id) > TEXT_LENGTH_MAX:
-            raise Invalid(f"{len(wanted.client_id)} characters; at most {TEXT_LENGTH_MAX}", field="open.client_id")
+            raise Invalid(f"{len(wanted.client_id)} characters; give at most {TEXT_LENGTH_MAX}", field="open.client_id")
         member = self._attached(wanted) if wanted.session_id else self._alone(wanted)
         filters = await self.sessions.filters(wanted.group, member.subscriptions, "open.subscriptions")
         plan = PushPlan(
@@ -64,7 +64,7 @@ class PushCall:
         )
 
         def as_member(session: PushSession) -> Member:
-            joining = self._attached(wanted) if wanted.session_id else member  # the client may have gone meanwhile
+            joining = self._attached(wanted) if wanted.session_id else member  # it may have disconnected
             joining = dataclasses.replace(
                 joining, client_id=session.client_id, session_id=session.member_session_id, pushed=True, active=True
             )
@@ -74,17 +74,17 @@ class PushCall:
                 self.clients.get(wanted.session_id).consumers[wanted.group] = joining
             if joining.subscriptions != member.subscriptions:
                 self._news = joining.subscriptions
-            return dataclasses.replace(joining, subscriptions=member.subscriptions)  # which have their filters
+            return dataclasses.replace(joining, subscriptions=member.subscriptions)  # with their filters
 
         return await self.sessions.open(plan, as_member)
 
     def _attached(self, wanted: pb.OpenSession) -> Member:
-        """The client's session has registered it already."""
+        """The registration in the client's session."""
         client = self.clients.get(wanted.session_id)
         member = client.consumers.get(wanted.group)
         if member is None:
             raise Conflict(
-                f"the session has not registered as a consumer of group {wanted.group}; register_consumer first",
+                f"the session has not registered as a consumer of group {wanted.group}; call register_consumer first",
                 field="open.group",
             )
         if wanted.subscriptions:
@@ -107,7 +107,7 @@ class PushCall:
         )
 
     async def read(self, session: PushSession) -> None:
-        """Do what the client asks until it leaves or breaks off."""
+        """Execute the client's requests until it leaves or disconnects."""
         try:
             if self._news:
                 await self.sessions.subscribe(session, self._news)
@@ -120,7 +120,7 @@ class PushCall:
         await self.sessions.close(session, CloseReason.CLIENT_LEFT, "the client ended its side of the stream")
 
     async def responses(self, session: PushSession) -> AsyncIterator[Bulky]:
-        """Everything for the client, until the session is closed."""
+        """The events for the client, until the session is closed."""
         while True:
             event = await session.outbox.next()
             if isinstance(event, Closed) and self._error is not None:
@@ -148,7 +148,7 @@ class PushCall:
             self._kept.keep(kind, request.suspend.ByteSize())
             session.suspend(None if request.suspend.everything else frozenset(map(queue_of, request.suspend.queues)))
         elif kind == "open":
-            raise Invalid("the session is open already; open another one on a stream of its own", field="open")
+            raise Invalid("the session is already open; open another one on its own stream", field="open")
         return True
 
 

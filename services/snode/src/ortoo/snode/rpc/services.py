@@ -1,4 +1,4 @@
-"""The services of a snode, each with its name and how it is added to a server, and how they end."""
+"""The services of a snode, each with its name and registration function, and their graceful end."""
 
 from collections.abc import Callable
 from functools import partial
@@ -42,11 +42,11 @@ HOT = tuple(
     )
     for method in methods
 )
-"""What clients call once a message or more often: served by the queue front."""
+"""Methods that clients call at least once per message: served by the queue front."""
 
 
 class Services:
-    """What a server serves."""
+    """The services of a server."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class Services:
         found: Findings,
         live: LiveSettings[Any],
     ) -> None:
-        """Put a service before each of the snode's rooms."""
+        """Make a service for each package of the snode."""
         self._gateway, self._clients, self._pushes = gateway, clients, pushes
         self._long_calls = long_calls = LongCalls(runtime.memory)
         self._producing = producing = producer.ProducerService(runtime, cluster, enodes, topics, sending, long_calls)
         runtime.metrics.gauge(
             "rocketmq_producer_connections",
-            "Producers' open streams, and RocketMQ's clients that send.",
+            "Open streams of producers, and RocketMQ clients that send.",
             lambda: producing.connections + gateway.clients.producer_count,
         )
         consuming = consumer.ConsumerService(
@@ -108,13 +108,13 @@ class Services:
             (rocketmq.NAME, add_MessagingServiceServicer_to_server, rocketmq.MessagingService(gateway)),
         ]
         self.added: list[tuple[str, AddServicer]] = [(name, partial(add, servicer)) for name, add, servicer in served]
-        """Full names, and how to add each."""
+        """Full names and registration functions."""
 
     async def drain(self) -> None:
-        """End what is open; its clients hear that they shall go to another snode."""
+        """End open calls; their clients are told to use another snode."""
         self._producing.drain()
         self._gateway.clients.end_streams()
         self._long_calls.end()
-        self._clients.sessions.close_all(CloseReason.SHUTDOWN, "this snode stops; connect to another one")
-        words = "this snode stops; open the session at another one"
+        self._clients.sessions.close_all(CloseReason.SHUTDOWN, "this snode is stopping; connect to another one")
+        words = "this snode is stopping; open the session at another one"
         await self._pushes.close_all(CloseReason.SHUTDOWN, words)

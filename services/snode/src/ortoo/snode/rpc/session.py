@@ -31,7 +31,7 @@ NAME = pb.DESCRIPTOR.services_by_name["SessionService"].full_name
 
 @dataclass(eq=False)
 class SessionService(session_pb2_grpc.SessionServiceServicer):
-    """Sessions."""
+    """Sessions of clients."""
 
     sessions: ClientSessions
     runtime: Runtime
@@ -49,13 +49,13 @@ class SessionService(session_pb2_grpc.SessionServiceServicer):
                 yield response
         finally:
             scope.cancel()
-            self.sessions.close(session, CloseReason.CLIENT_LEFT, "the connection is gone")
+            self.sessions.close(session, CloseReason.CLIENT_LEFT, "the connection was closed")
             self.sessions.ended(session)
 
 
 @dataclass(slots=True, eq=False)
 class ConnectCall:
-    """Joins a stream of requests and a session."""
+    """Connects the requests of a call to a client session."""
 
     sessions: ClientSessions
     requests: AsyncIterator[pb.ConnectRequest]
@@ -71,7 +71,7 @@ class ConnectCall:
         return session
 
     async def read(self, session: ClientSession) -> None:
-        """Do what the client asks until it leaves or breaks off."""
+        """Execute the client's requests until it leaves or disconnects."""
         message = "the client ended its side of the stream"
         try:
             async for request in self.requests:
@@ -85,7 +85,7 @@ class ConnectCall:
         self.sessions.close(session, CloseReason.CLIENT_LEFT, message)
 
     async def responses(self, session: ClientSession) -> AsyncIterator[pb.ConnectResponse]:
-        """Everything for the client, until the session is closed."""
+        """The events for the client, until the session is closed."""
         while True:
             event = await session.outbox.next()
             if isinstance(event, Closed) and self._error is not None:
@@ -104,7 +104,7 @@ class ConnectCall:
             group = getattr(request, kind).group
             try:
                 members = await self._register(session, kind, request)
-            except OrtooError as error:  # no local keeps it: its traceback leads to this frame
+            except OrtooError as error:  # no variable keeps it: its traceback refers to this frame
                 session.outbox.put(RegistrationAnswer(request.request_id, group, session.client_id, error))
             else:
                 answer = RegistrationAnswer(request.request_id, group, session.client_id, members=members)
@@ -156,7 +156,7 @@ def _response(event: SessionEvent) -> pb.ConnectResponse:
 
 
 def _members(event: GroupMembers) -> pb.MembersChanged:
-    """The members of a group, written for those who share out queues."""
+    """The group members, for clients that assign queues."""
     client_ids = sharing(event.members)
     return write(
         pb.MembersChanged,

@@ -1,4 +1,4 @@
-"""Calls that go on: those that a stop must end, how streams of requests begin, and what is kept of the requests."""
+"""Long-lived calls: their end at a stop, their first request, and the memory of their requests."""
 
 import asyncio
 import contextlib
@@ -10,22 +10,22 @@ from ortoo.common.grpc.around.call_memory import call_share
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
 
 KEPT_FACTOR = 16
-"""What is kept of a request takes so many times its bytes, about: names of queues and topics, and where to begin."""
+"""Approximate factor from the wire bytes of a request to its memory: names of queues and topics, start offsets."""
 Q = TypeVar("Q", bound=Any)
 
 
 class LongCalls:
-    """The tasks of calls that follow something."""
+    """The tasks of long-lived calls."""
 
     def __init__(self, memory: MemoryBudget) -> None:
-        """What they hold for their clients is drawn from `memory`."""
+        """Memory for their clients is drawn from `memory`."""
         self._memory = memory
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ended = False
 
     @contextlib.contextmanager
     def running(self) -> Iterator[MemoryShare]:
-        """Count the current call among those that a stop ends; yields what its memory is drawn from."""
+        """Register the current call, to be ended at a stop; yields its memory share."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -34,23 +34,23 @@ class LongCalls:
         except asyncio.CancelledError:
             if not self._ended:
                 raise
-            # A cancelled handler sends no status at all; the client shall know where it stands.
+            # A cancelled handler sends no status at all, but the client needs one.
             task.uncancel()
-            raise Unavailable("this snode stops; go on at another one") from None
+            raise Unavailable("this snode is stopping; continue at another one") from None
         finally:
             self._tasks.discard(task)
 
     def end(self) -> None:
-        """End them all; their clients hear it and go elsewhere."""
+        """End all calls; their clients are notified and use another snode."""
         self._ended = True
         for task in self._tasks:
             task.cancel()
 
 
 async def first_request(requests: AsyncIterator[Q], event: str, words: str) -> Q:
-    """The request that opens a stream in both directions, whose `words` say of which method what it must be.
+    """The request that opens a bidirectional stream; `words` are the method and the expected field for the error.
 
-    Errors: Invalid when the first request is no `event`.
+    Errors: Invalid if the first request is not `event`.
     """
     async for request in requests:
         if request.WhichOneof("event") == event:
@@ -60,19 +60,19 @@ async def first_request(requests: AsyncIterator[Q], event: str, words: str) -> Q
 
 
 class Kept:
-    """Of requests with one name the last is kept."""
+    """Counts the memory of the last request with each name."""
 
     def __init__(self, memory: MemoryShare) -> None:
-        """`memory` is the call's, which gives everything back at its end."""
+        """`memory` is the call's share, which is released when the call ends."""
         self._memory = memory
         self._bytes: dict[str, int] = {}
 
     def __getitem__(self, name: str) -> int:
-        """How many bytes of the wire are kept."""
+        """The wire bytes of the request with this name."""
         return self._bytes.get(name, 0)
 
     def keep(self, name: str, wire_bytes: int) -> None:
-        """So long a request is kept instead; less is never refused. Errors: Overloaded, and it is as before."""
+        """Replace the counted size of a request; a smaller size is never refused. After Overloaded it is unchanged."""
         if (more_bytes := KEPT_FACTOR * (wire_bytes - self[name])) > 0:
             self._memory.fix(more_bytes)
         else:

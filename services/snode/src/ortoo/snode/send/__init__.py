@@ -1,6 +1,6 @@
-"""Sending: messages and batches in, checked and merged, stored at their enode, receipts out; delays, transactions.
+"""Sends: checks, batches and stores messages at their enode, and returns receipts. It also has delays and transactions.
 
-The doors, rpc and rocketmq, import it.
+The packages rpc and rocketmq import it.
 """
 
 from ortoo.snode.cluster import Cluster
@@ -13,10 +13,10 @@ from ortoo.snode.topics.arrival import SendableTopics
 
 
 class Sending:
-    """Single messages, those for later, and those that are seen when a transaction commits."""
+    """Single messages, delayed messages and transactions."""
 
     def __init__(self, runtime: Runtime, cluster: Cluster, sendable: SendableTopics, links: EnodeLinks) -> None:
-        """Messages that wait have a share of the memory of their own."""
+        """Waiting messages have a memory share of their own."""
         memory = runtime.memory.share("messages that wait")
         self.publisher = Publisher(runtime, cluster.directory, sendable, links, memory)
         self.delayed = Delayed(cluster.watch, links, cluster.directory.seals)

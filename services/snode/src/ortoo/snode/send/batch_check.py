@@ -1,9 +1,9 @@
-"""Checking a whole batch before it is passed on: every column, every message, without a loop over messages.
+"""Checks a whole batch before it is forwarded: every column and every message, without a loop over messages.
 
-    opened = check(sealed)      # Invalid names the column, Unsupported what this process lacks; else all is well
+    opened = check(sealed)      # Invalid names the column, Unsupported the missing feature of this process
 
-What passes is safe for every reader: shapes agree, texts are UTF-8 cut between characters, every message keeps the
-limits that the producer's library keeps (ortoo.common.records.text_rules, ortoo.common.records.message).
+A checked batch is safe for every reader. Shapes agree, and texts are UTF-8 cut between characters. Messages keep the
+limits of the producer's library (ortoo.common.records.text_rules, ortoo.common.records.message).
 """
 
 import numpy as np
@@ -20,8 +20,8 @@ from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX, Text
 def check(sealed: SealedBatch, *, verify_crc: bool = True) -> OpenedBatch:
     """Return the batch opened, or raise Invalid or Unsupported.
 
-    Compressed bodies are inflated, to know that every reader can. Without `verify_crc` the envelope's limits and CRC
-    are taken as checked already.
+    Compressed bodies are inflated, to ensure that every reader can. Without `verify_crc` the envelope's limits and CRC
+    count as checked.
     """
     if verify_crc:
         sealed.check()
@@ -103,7 +103,7 @@ def _check_numbers(batch: OpenedBatch) -> None:
             raise Invalid(f"{int(numbers.min())} is negative", field=f"{RECORDS_PATH}.{name}")
         if name == "body_encoding" and int(numbers.max()) > BODY_GZIP:
             raise Invalid(
-                f"{int(numbers.max())} is no body encoding; 0 is as is, 1 is gzip", field=f"{RECORDS_PATH}.{name}"
+                f"{int(numbers.max())} is not a body encoding; 0 is plain, 1 is gzip", field=f"{RECORDS_PATH}.{name}"
             )
 
 
@@ -117,7 +117,7 @@ def _check_utf8(texts: TextArrays, data: NDArray[np.uint8], path: str) -> None:
     try:
         str(texts.data, "utf-8")
     except UnicodeDecodeError as error:
-        raise Invalid(f"this is no UTF-8: {error.reason} at byte {error.start}", field=path) from None
+        raise Invalid(f"this is not UTF-8: {error.reason} at byte {error.start}", field=path) from None
     starts = texts.offsets[:-1]
     first = data[starts[starts < len(data)]]
     if ((first & 0xC0) == 0x80).any():
@@ -129,7 +129,7 @@ def _check_utf8(texts: TextArrays, data: NDArray[np.uint8], path: str) -> None:
 def _check_blanks(
     texts: TextArrays, data: NDArray[np.uint8], sizes: NDArray[np.int32], rule: TextRule, path: str
 ) -> None:
-    """Raise Invalid if a text consists of spaces alone."""
+    """Raise Invalid if a text consists only of spaces."""
     spaces = np.zeros(len(data) + 1, np.int32)
     np.cumsum(data == _SPACE, out=spaces[1:])
     blank = (np.diff(spaces[texts.offsets]) == sizes) & (sizes > 0)
@@ -157,14 +157,14 @@ def _check_text_sizes(batch: OpenedBatch) -> None:
     row = int(sizes.argmax())
     if int(sizes[row]) > TEXT_BYTES_MAX:
         raise Invalid(
-            f"tag, keys and properties of message {row} have {sizes[row]} bytes together; at most {TEXT_BYTES_MAX} "
-            "fit: put large values into the body",
+            f"tag, keys and properties of message {row} have {sizes[row]} bytes together, at most "
+            f"{TEXT_BYTES_MAX} fit; put large values into the body",
             field=RECORDS_PATH,
         )
 
 
 def _text_size_bound(batch: OpenedBatch) -> int:
-    """Return a number that the text bytes of no message exceed, without looking at each."""
+    """An upper bound of the text bytes of each message, without a scan."""
     bound = _longest(batch.tag.texts.offsets) if batch.tag is not None else 0
     if batch.keys is not None:
         bound += _longest(batch.keys.offsets) * _longest(batch.keys.texts.offsets)

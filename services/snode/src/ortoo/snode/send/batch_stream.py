@@ -1,4 +1,4 @@
-"""One producer's stream of batches: checked, passed on untouched, answered in order within each queue."""
+"""One producer's stream of batches: checked, forwarded unchanged, answered in order within each queue."""
 
 import asyncio
 from collections import defaultdict, deque
@@ -23,40 +23,40 @@ _log = get_logger("produce")
 
 @dataclass(frozen=True, slots=True)
 class ProduceAnswer:
-    """What became of one batch: it is stored, or refused."""
+    """The result of one batch: stored or refused."""
 
     request_id: int
     appended: Appended | None
     error: OrtooError | None
     recall_seal: bytes = b""
-    """Of a delayed batch that is stored: what makes its recall handles."""
+    """If a delayed batch is stored: the seal for its recall handles."""
 
 
 @dataclass(slots=True)
 class _Item:
     request_id: int
     size_bytes: int
-    """0 = it was refused, and its bytes are held no longer."""
+    """0 = it was refused and its memory is released."""
     future: asyncio.Future[Appended]
     topic_id: int = 0
     delayed_count: int = 0
 
 
 def sorted_out(batch: OpenedBatch) -> SealedBatch:
-    """The batch, whose envelope says whether it is delayed, as its columns do."""
+    """The batch, with `delayed` in its envelope set as in its columns."""
     delayed = batch.deliver_at_ms is not None
     return batch.sealed if batch.sealed.delayed == delayed else replace(batch.sealed, delayed=delayed)
 
 
 @dataclass(slots=True, eq=False)
 class ProduceStream:
-    """Many batches of many queues in flight. Beyond what it may have on its way it is not read any more."""
+    """Many batches of many queues in flight. At its limit it pauses reading."""
 
     directory: Directory
     topics: SendableTopics
     links: EnodeLinks
     memory: MemoryShare
-    """From which the batches on their way are drawn."""
+    """The memory from which batches in flight are drawn."""
     bytes_max: int = 16 << 20
     batches_max: int = 1_024
     _lines: defaultdict[Queue, deque[_Item]] = field(default_factory=lambda: defaultdict(deque), init=False)
@@ -69,7 +69,7 @@ class ProduceStream:
     _room: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def take(self, request_id: int, queue: Queue, batch: SealedBatch, flush_mode: FlushMode) -> None:
-        """Send one batch on its way, when there is room for it. What is wrong with it is told in its answer."""
+        """Send one batch, once there is space for it. Its answer reports any error."""
         while self._batches and (
             self._bytes + len(batch.records) > self.bytes_max or self._batches >= self.batches_max
         ):
@@ -98,12 +98,12 @@ class ProduceStream:
             future.add_done_callback(lambda _: self._settle(queue))
 
     def end(self, error: OrtooError | None = None) -> None:
-        """No more batches come; `error` ends the stream after the last answer."""
+        """End the input; `error` ends the stream after the last answer."""
         self._ended, self._error = True, error
         self._answered.set()
 
     async def next_answers(self) -> list[ProduceAnswer]:
-        """All answers there are, at least one; none at the end. Raises the error given to `end`."""
+        """All answers so far, at least one; none at the end. Raises the error given to `end`."""
         while not self._answers:
             if self._ended and not self._batches:
                 if self._error is not None:
@@ -120,7 +120,7 @@ class ProduceStream:
         return [answer for answer, _ in ready]
 
     def _settle(self, queue: Queue) -> None:
-        """Answer the batches at the head of a queue's line whose outcome is known."""
+        """Answer the batches at the head of a queue with a known outcome."""
         line = self._lines.get(queue, deque())
         while line and line[0].future.done():
             item = line.popleft()
@@ -141,4 +141,4 @@ def _answer(item: _Item, queue: Queue, seals: HandleSeals) -> ProduceAnswer:
     if isinstance(error, OrtooError):
         return ProduceAnswer(item.request_id, None, explained(error))
     _log.emit(log_events.BATCH_SEND_DEFECT, exc_info=error)
-    return ProduceAnswer(item.request_id, None, Internal("sending the batch on met a defect; the snode's log has it"))
+    return ProduceAnswer(item.request_id, None, Internal("the snode failed to forward the batch; its log has details"))

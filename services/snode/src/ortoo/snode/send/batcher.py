@@ -1,4 +1,4 @@
-"""Single messages of many clients to one queue: what arrives while an append is in flight becomes the next batch."""
+"""Single messages of many clients to one queue: messages that arrive during an append form the next batch."""
 
 import asyncio
 from collections import deque
@@ -20,7 +20,7 @@ from ortoo.snode.enodes.link import Appended, EnodeLinks, explained
 from ortoo.snode.send.doubt import Doubt
 
 BATCH_BYTES = 1024
-"""What a batch takes by itself."""
+"""Fixed memory of a batch."""
 
 
 @dataclass(slots=True)
@@ -29,17 +29,17 @@ class _Waiting:
     size_bytes: int
     offset: asyncio.Future[int]
     may_move: bool
-    """Whether they may go to another queue when the enode takes nothing."""
+    """Whether they may move to another queue if the enode takes nothing."""
     deadline_s: float = 0.0
-    """When they are given up, once they are on their way."""
+    """When they are given up, once they are in flight."""
 
 
 @dataclass(slots=True, eq=False)
 class PublishBatcher(Batcher):
-    """The way to one queue. It has a producer id of its own, so that a batch sent twice is stored once.
+    """Appends to one queue, with its own producer id, so that a batch sent twice is stored once.
 
-    The bytes of a batch never change between two tries. When a batch's outcome stays unknown, the next goes under a new
-    producer id: the old sequence cannot be continued.
+    The bytes of a batch never change between two tries. If the outcome of a batch stays unknown, the next one gets a
+    new producer id, because the old sequence cannot be continued.
     """
 
     queue: Queue
@@ -49,16 +49,16 @@ class PublishBatcher(Batcher):
     clock: Clock
     randomness: Randomness
     timeout_s: float
-    """How long a message may wait for its place on disk."""
+    """Timeout of a message until it is durable."""
     waiting_bytes_max: int = 8 << 20
     batches_cut: int = field(default=0, init=False)
-    """Grows with each batch; the choice of a queue moves on when it does."""
+    """Grows with each batch; then the choice of a queue moves to the next one."""
     _producer_id: int = field(init=False)
     _sequence: int = field(init=False)
     _waiting: deque[_Waiting] = field(default_factory=deque, init=False)
     _waiting_bytes: int = field(default=0, init=False)
     _apart: int = field(default=0, init=False)
-    """So many requests go each by itself, for together they were refused."""
+    """Number of requests to send separately, because together they were refused."""
 
     def __post_init__(self) -> None:
         self._begin_anew()
@@ -69,17 +69,17 @@ class PublishBatcher(Batcher):
         return not self.draining and not self._waiting
 
     def put(self, messages: Sequence[Message], *, may_move: bool = False) -> asyncio.Future[int]:
-        """Queue messages that were checked; the future gives the first one's offset.
+        """Queue checked messages; the future gives the offset of the first one.
 
-        With `may_move` it fails at once, with NOT_TAKEN_FIELD, when the enode takes nothing. Errors: Overloaded.
+        With `may_move` it fails at once, with NOT_TAKEN_FIELD, if the enode takes nothing. Errors: Overloaded.
         """
         size_bytes = sum(map(encoded_bytes_bound, messages))
         if self._waiting and self._waiting_bytes + size_bytes > self.waiting_bytes_max:
-            raise Overloaded(f"too much waits for queue {self.queue}; slow down", retry_after_ms=100)
+            raise Overloaded(f"too many bytes wait for queue {self.queue}; slow down", retry_after_ms=100)
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(messages, size_bytes, future, may_move))
         self._waiting_bytes += size_bytes
-        self.memory.take(size_bytes)  # a sender who goes away takes nothing along
+        self.memory.take(size_bytes)  # the message stays also if its sender disconnects
         return future
 
     async def drain(self) -> None:
@@ -100,8 +100,8 @@ class PublishBatcher(Batcher):
                     continue
                 self._fail(part, error)
                 if error.retriable:
-                    # They have waited as long as the batch before them; the enode is no quicker for them.
-                    late = Unavailable("it waited behind what the enode did not take; retry", field=NOT_TAKEN_FIELD)
+                    # They have waited as long as the previous batch, and the enode is still unavailable.
+                    late = Unavailable("it waited behind an append that failed; retry", field=NOT_TAKEN_FIELD)
                     self._fail(list(self._waiting), late)
                     self._waiting.clear()
                     self._waiting_bytes = self._apart = 0
@@ -118,27 +118,27 @@ class PublishBatcher(Batcher):
                         item.offset.set_result(offset)
                     offset += len(item.messages)
                 if self._waiting:
-                    await self.clock.sleep(0)  # those who are being served in this very turn of the loop can join
+                    await self.clock.sleep(0)  # callers that run in this turn of the loop can join the batch
 
     def _take_apart(self, part: Sequence[_Waiting]) -> None:
-        """Of requests that were refused together each is sent by itself: one that is wrong fails nobody else's."""
+        """Send requests that were refused together one by one, so that an invalid one fails alone."""
         self._take_back(part)
         self._apart = len(part)
 
     def _let_go(self, error: OrtooError) -> None:
-        """The enode takes nothing: what waits and may go elsewhere does so at once."""
+        """The enode takes nothing: fail the waiting messages that may move, so that they move at once."""
         moving = [item for item in self._waiting if item.may_move]
         self._waiting = deque(item for item in self._waiting if not item.may_move)
         self._waiting_bytes -= sum(item.size_bytes for item in moving)
         self._fail(moving, error)
 
     def _take_back(self, part: Sequence[_Waiting]) -> None:
-        """These go next."""
+        """Put requests back at the front."""
         self._waiting.extendleft(reversed(part))
         self._waiting_bytes += sum(item.size_bytes for item in part)
 
     def _cut(self) -> list[_Waiting]:
-        """Take as many requests as fit into one batch; none is split."""
+        """Take the requests that fit into one batch; none is split."""
         part: list[_Waiting] = []
         size, count = BATCH_BYTES, 0
         while self._waiting:
@@ -154,7 +154,7 @@ class PublishBatcher(Batcher):
         return part
 
     async def _store(self, batch: SealedBatch, part: Sequence[_Waiting]) -> Appended:
-        """Append one batch, with the same bytes again while the outcome is unknown and there is time."""
+        """Append one batch; retry with the same bytes while the outcome is unknown and there is time."""
         for item in part:
             item.deadline_s = item.deadline_s or self.clock.monotonic_s() + self.timeout_s
         deadline_s = min(item.deadline_s for item in part)

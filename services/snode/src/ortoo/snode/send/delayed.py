@@ -1,4 +1,4 @@
-"""Delayed messages across the enodes: listed, and recalled by handle."""
+"""Delayed messages across the enodes: listing, and recall by handle."""
 
 from dataclasses import dataclass
 
@@ -20,14 +20,14 @@ class DelayedMessage:
     """One delayed message."""
 
     message_id: str
-    """Unless its producer chose one."""
+    """Used unless its producer chose one."""
     recall_handle: str
     queue: Queue
     deliver_at_ms: int
 
 
 class Delayed:
-    """What may be done with delayed messages."""
+    """Lists and recalls delayed messages."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks, seals: HandleSeals) -> None:
         self._seals = seals
@@ -35,16 +35,17 @@ class Delayed:
         self._links = links
 
     async def recall(self, recall_handle: str) -> str:
-        """Forget a delayed message; returns the id that was made for it.
+        """Recall a delayed message; returns the id that was generated for it.
 
-        Errors: Invalid for a wrong handle; NotFound when it was delivered or recalled; Conflict while it is delivered.
+        Errors: Invalid for a wrong handle, NotFound if it was delivered or recalled, Conflict while it is being
+        delivered.
         """
         handle = read_handle(recall_handle, HandleKind.DELAYED, "recall_handle", self._seals)
         await self._links.to(handle.enode).recall_delayed(handle.topic_id, handle.number, handle.time_ms)
         return delayed_message_id(handle.enode, handle.number)
 
     async def listed(self, topic_name: str, from_ms: int, limit: int) -> list[DelayedMessage]:
-        """The delayed messages of a topic, by time; those of an enode that is away are missing. Errors: Invalid."""
+        """The delayed messages of a topic, by time; those of an unreachable enode are missing. Errors: Invalid."""
         if not 0 <= limit <= LIST_MAX:
             raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
         topic, limit = await self._watch.topic(topic_name), limit or LIST_DEFAULT
@@ -59,10 +60,10 @@ class Delayed:
 
 
 def delayed_message_id(enode: str, timer_id: int) -> str:
-    """The id of a delayed message whose producer chose none; it keeps it when it is delivered."""
+    """The id of a delayed message whose producer chose none; it stays the same when the message is delivered."""
     return message_id_text(DELAYED_TOPIC_ID, enode, 0, timer_id)
 
 
 def recall_handle(seals: HandleSeals, queue: Queue, topic_id: int, timer_id: int, deliver_at_ms: int) -> str:
-    """What a delayed message is recalled by."""
+    """The recall handle of a delayed message."""
     return Handle(HandleKind.DELAYED, queue.enode, topic_id, queue.queue_id, timer_id, deliver_at_ms).text(seals)

@@ -1,21 +1,21 @@
-"""What is known of messages that were tried to be stored more than once, or in several parts."""
+"""The outcome of messages that were sent more than once, or in several parts."""
 
 from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, Unavailable
 
 
 class Doubt:
-    """Whether one of several tries or parts may have been stored: then nobody may say that nothing was."""
+    """Whether one of several tries or parts may have been stored; then the outcome is ambiguous."""
 
     def __init__(self) -> None:
-        """Nothing was tried yet."""
+        """Start without a try."""
         self.is_open = False
 
     def tried(self, error: BaseException | None) -> None:
-        """A try or a part ended so; None = it is stored."""
+        """Record the result of a try or part; None = it is stored."""
         self.is_open |= not isinstance(error, OrtooError) or _leaves_doubt(error)
 
     def told(self, error: OrtooError) -> OrtooError:
-        """What who sent is told when the last one ended so: a refusal is about this one alone."""
+        """The error for the sender when the last try failed. A refusal is certain only for that try."""
         if self.is_open and not _leaves_doubt(error):
             return Unavailable(f"{error}; whether another try or part was stored is unknown", retry_after_ms=500)
         return error

@@ -1,6 +1,6 @@
-"""Sending a few messages with one call: choose queues, check each message, share batches with other callers.
+"""Sends a few messages with one call: chooses queues, checks each message, shares batches with other callers.
 
-Messages with ids that applications chose are sent until it is known that they are stored, once.
+Messages with an application's id are retried until they are known to be stored, once.
 """
 
 import asyncio
@@ -31,22 +31,22 @@ from ortoo.snode.topics.arrival import SendableTopics
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Where a message was stored."""
+    """The location of a stored message."""
 
     message_id: str
     queue: Queue
     offset: int
-    """Of a delayed message its number among those that wait."""
+    """For a delayed message its timer number."""
     recall_handle: str = ""
-    """Of a delayed message."""
+    """Only for a delayed message."""
     duplicate: bool = False
-    """It was stored before."""
+    """Whether it was stored before."""
 
 
 def receipt_of(
     topic: Topic, queue: Queue, message: Message, offset: int, *, seals: HandleSeals, duplicate: bool = False
 ) -> Receipt:
-    """The receipt of a message that lies in a queue."""
+    """The receipt of a stored message."""
     if message.deliver_at_ms is not None:
         made = delayed_message_id(queue.enode, offset)
         handle = recall_handle(seals, queue, topic.topic_id, offset, message.deliver_at_ms)
@@ -61,7 +61,7 @@ CHOICES_MAX = 10_000
 
 @dataclass(slots=True, eq=False)
 class Publisher:
-    """All single messages of this snode. They wait for their place on disk as long as an enode may take to answer."""
+    """All single messages of this snode. They wait to become durable for at most the timeout of an enode."""
 
     runtime: Runtime
     directory: Directory
@@ -70,12 +70,12 @@ class Publisher:
     memory: MemoryShare
     _batchers: OrderedDict[tuple[int, Queue, Sort], PublishBatcher] = field(default_factory=OrderedDict, init=False)
     _choices: OrderedDict[int, tuple[int, PublishBatcher, int]] = field(default_factory=OrderedDict, init=False)
-    """By topic: whose turn it is among its queues, and until its batcher has cut so many batches."""
+    """By topic: the queue whose turn it is, its batcher, and the number of batches after which the turn changes."""
 
     async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
         """Store messages; returns one receipt each when they are durable.
 
-        Errors: NotFound, Invalid, Overloaded (nothing was stored); Unavailable (some may have been).
+        Errors: NotFound, Invalid, Overloaded (nothing was stored), Unavailable (some may have been).
         """
         topic = await self.topics.topic(topic_name)
         if not 1 <= len(messages) <= MESSAGES_MAX:
@@ -85,7 +85,7 @@ class Publisher:
         return await self.store(topic, messages, queue)
 
     async def store(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
-        """The same for messages that were counted and checked, each by itself."""
+        """As `publish`, for messages that were counted and checked one by one."""
         _check_together(messages)
         receipts: dict[int, Receipt] = {}
         refusing: set[str] = set()
@@ -108,7 +108,7 @@ class Publisher:
         return [receipts[row] for row in range(len(messages))]
 
     def _moves(self, topic: Topic, to: Queue, refusing: set[str], error: BaseException) -> bool:
-        """Whether an enode took nothing, and there is another one that has not refused the messages yet."""
+        """Whether an enode took nothing, and another enode has not refused the messages yet."""
         if not isinstance(error, OrtooError) or error.field != NOT_TAKEN_FIELD:
             return False
         others = self.directory.to_send(topic.write_queues())
@@ -117,21 +117,21 @@ class Publisher:
     def _store(
         self, topic: Topic, place: Place, messages: Sequence[Message], queue: Queue | None
     ) -> "asyncio.Future[Any]":
-        """Begin to store messages of one sort; the future gives the first one's offset, or the receipts."""
+        """Start to store messages of one sort; the future gives the offset of the first one, or the receipts."""
         to, sort = place
         if sort[2]:
             return self.runtime.background.asked(f"publish {to}", self._store_identified(topic, to, messages))
         try:
             return self._put(topic, to, messages, sort, may_move=_may_move(sort, messages, queue))
-        except OrtooError as error:  # of other sorts some may be on their way
+        except OrtooError as error:  # messages of other sorts may be in flight
             refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
             return refused
 
     async def _store_identified(self, topic: Topic, queue: Queue, messages: Sequence[Message]) -> list[Receipt]:
-        """Store messages whose ids the enode remembers: to send them again does no harm.
+        """Store messages whose ids the enode deduplicates, so that retries are harmless.
 
-        Errors: as the enode says; Unavailable: outcome unknown.
+        Errors: those of the enode, Unavailable if the outcome is unknown.
         """
         batch = encode(messages, now_ms=self.runtime.clock.now_ms())
         ids = [message.properties[DEDUP_ID] for message in messages]
@@ -165,7 +165,7 @@ class Publisher:
     def _placed(
         self, topic: Topic, messages: Sequence[Message], queue: Queue | None, refusing: Collection[str]
     ) -> dict[Place, list[int]]:
-        """Rows by the queue they go to and by whether they are delayed: those share no batch with others."""
+        """Rows by queue and sort; messages of different sorts share no batch."""
         if queue is not None and queue.topic not in ("", topic.name):
             raise Invalid(f"the queue is of topic {queue.topic}, the request of {topic.name}", field="queue.topic")
         queues = queues_to_write(topic, queue)
@@ -179,7 +179,7 @@ class Publisher:
             if message.message_group:
                 return queue_of_group(message.message_group, queues)
             if (chosen := message.properties.get(DEDUP_ID)) and not has_levels:
-                return queue_of_group(chosen, queues)  # whoever sends it again, it goes where it went
+                return queue_of_group(chosen, queues)  # a retry goes to the same queue
             if chosen:
                 return queue_of_level(topic, queue_of_group(chosen, queues), message.priority or 0)
             if has_levels:
@@ -195,7 +195,7 @@ class Publisher:
             alive = [queue for queue in alive if queue.enode not in refusing] or alive
         entry = self._choices.get(topic.topic_id)
         if entry is None:
-            at = self.runtime.randomness.below(1024)  # so that snodes do not march in step
+            at = self.runtime.randomness.below(1024)  # so that snodes do not move in step
             if len(self._choices) >= CHOICES_MAX:
                 self._choices.popitem(last=False)
         else:
@@ -203,7 +203,7 @@ class Publisher:
             if not batcher.idle and batcher.batches_cut == cut:
                 return alive[at % len(alive)]
             at += 1
-            self._choices[topic.topic_id] = (at, batcher, cut)  # the turn goes on also where no batcher can be made
+            self._choices[topic.topic_id] = (at, batcher, cut)  # the turn changes also if no batcher can be made
         to = alive[at % len(alive)]
         chosen = self._batcher(topic, to)
         self._choices[topic.topic_id] = (at, chosen, chosen.batches_cut + (1 if chosen.idle else 0))
@@ -212,7 +212,7 @@ class Publisher:
     def _put(
         self, topic: Topic, queue: Queue, messages: Sequence[Message], sort: Sort, *, may_move: bool
     ) -> asyncio.Future[int]:
-        self.links.to(queue.enode)  # an enode that is known to be away is told at once
+        self.links.to(queue.enode)  # fails at once if the enode is known to be unreachable
         batcher = self._batcher(topic, queue, sort)
         future = batcher.put(messages, may_move=may_move)
         if not batcher.draining:
@@ -238,7 +238,7 @@ class Publisher:
 
 
 async def _all_of(futures: Sequence[asyncio.Future[Any]]) -> list[Any]:
-    """What became of each; most requests have one."""
+    """The result of each future; most requests have one."""
     if len(futures) > 1:
         return await asyncio.gather(*futures, return_exceptions=True)
     try:
@@ -248,7 +248,7 @@ async def _all_of(futures: Sequence[asyncio.Future[Any]]) -> list[Any]:
 
 
 def _told(error: BaseException, answers: Sequence[Any], *, is_stored_in_part: bool) -> BaseException:
-    """What who sent is told when one part of the messages failed and the others ended as `answers` say."""
+    """The error for the sender when one part failed and the others ended as `answers`."""
     if not isinstance(error, OrtooError):
         return error
     doubt = Doubt()
@@ -260,7 +260,7 @@ def _told(error: BaseException, answers: Sequence[Any], *, is_stored_in_part: bo
 
 
 def _may_move(sort: Sort, messages: Sequence[Message], queue: Queue | None) -> bool:
-    """Whether no sender, id or message group says in which queue these have to be."""
+    """Whether neither the sender, an id nor a message group fixes the queue of these messages."""
     return queue is None and not sort[2] and not any(one.message_group for one in messages)
 
 

@@ -1,4 +1,4 @@
-"""Which queue a message goes to, and with which others it may share a batch: decided without I/O."""
+"""The queue of a message, and the messages with which it may share a batch: decided without I/O."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,10 +7,11 @@ from ortoo.common.records.message import NO_RARE_FIELDS, Message
 from ortoo.snode.cluster.routes import Queue, Topic
 
 DEDUP_ID = "DEDUP_ID"
-"""The property with which an application says which messages are the same one."""
+"""The property by which an application identifies duplicates."""
 ID_BYTES_MAX = 255
 Sort = tuple[bool, bool, bool]
-"""Whether messages are delivered later, have a priority, have an id of the application's: only equals share a batch."""
+"""Whether messages are delayed, have a priority, have an id of the application. Only messages of equal sort share a
+batch."""
 Place = tuple[Queue, Sort]
 USUAL: Sort = (False, False, False)
 
@@ -23,7 +24,7 @@ def queue_of_level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
 
 
 def placed_by(messages: Sequence[Message], queue_of: Callable[[Message], Queue]) -> dict[Place, list[int]]:
-    """Rows by the queue they go to and by their sort."""
+    """Rows by queue and sort."""
     placed: dict[Place, list[int]] = {}
     for row, message in enumerate(messages):
         rare = message.rare

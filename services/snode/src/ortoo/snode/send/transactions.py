@@ -1,4 +1,4 @@
-"""Transactions across the enodes: begun, ended, listed; and the producers of this snode asked about open ones."""
+"""Transactions across the enodes: begin, end, list, and checks of open ones at the producers of this snode."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ _log = get_logger("transactions")
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A transaction that was begun."""
+    """A new transaction."""
 
     transaction_id: str
     message_ids: tuple[str, ...]
@@ -47,7 +47,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A question to a producer, what became of a transaction."""
+    """A check: a request to a producer for the outcome of a transaction."""
 
     transaction_id: str
     topic: str
@@ -56,19 +56,19 @@ class Check:
 
 
 Ask = Callable[[Check], bool]
-"""Asks a producer; False if that one is not to see the messages."""
+"""Sends a check to a producer; False if that producer may not see the messages."""
 
 
 @dataclass(slots=True, eq=False)
 class Transactions:
-    """All that a client may do with transactions. `look` is to be called once a second, for new enodes."""
+    """All operations on transactions. `look` is to be called once a second, for new enodes."""
 
     runtime: Runtime
     cluster: Cluster
     sendable: SendableTopics
     links: EnodeLinks
     _producers: dict[str, dict[Ask, None]] = field(default_factory=dict, init=False)
-    """Of each group those that can be asked here, whose turn is next first."""
+    """By group: the connected producers, the next one to be asked first."""
     _calls: dict[str, asyncio.Task[None] | None] = field(default_factory=dict, init=False)
     _wanted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
@@ -82,10 +82,10 @@ class Transactions:
         queue: Queue | None = None,
         key: int = 0,
     ) -> Begun:
-        """Store messages that nobody sees until `end` commits them. All go to one queue.
+        """Store messages that stay invisible until `end` commits them. All are stored in one queue.
 
-        With the same `key` (not 0) and the same queue again it is the same transaction. Errors: NotFound, Invalid
-        (nothing is stored), Overloaded, Unavailable.
+        The same `key` (not 0) with the same queue gives the same transaction. Errors: NotFound, Invalid (nothing is
+        stored), Overloaded, Unavailable.
         """
         topic = await self.sendable.topic(topic_name)
         check_group_name(producer_group, "producer_group")
@@ -115,14 +115,14 @@ class Transactions:
         await self.links.to(handle.enode).settle_half(handle.topic_id, handle.number, verdict, source)
 
     async def resume(self, transaction_id: str) -> None:
-        """Check a parked transaction again. Errors: Invalid, NotFound, Conflict when it is not parked."""
+        """Check a parked transaction again. Errors: Invalid, NotFound, Conflict if it is not parked."""
         handle = read_handle(transaction_id, HandleKind.TRANSACTION, "transaction_id", self.cluster.directory.seals)
         await self.links.to(handle.enode).resume_half(handle.topic_id, handle.number)
 
     async def listed(
         self, *, topic_name: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 0
     ) -> list[OpenTransaction]:
-        """Open transactions, the oldest first; those of an enode that is away are missing."""
+        """Open transactions, the oldest first; those of an unreachable enode are missing."""
         if not 0 <= limit <= LIST_MAX:
             raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
         limit = limit or LIST_DEFAULT
@@ -140,14 +140,14 @@ class Transactions:
         return sorted(found, key=lambda one: (one.half.stored_at_ms, one.transaction_id))[:limit]
 
     def watch(self, producer_group: str, ask: Ask) -> None:
-        """A producer of a group is connected here and may be asked, until `leave`."""
+        """Register a connected producer of a group for checks, until `leave`."""
         producers = self._producers.setdefault(producer_group, {})
         producers[ask] = None
         if len(producers) == 1:
             self._groups_changed()
 
     def leave(self, producer_group: str, ask: Ask) -> None:
-        """A producer is gone that was connected here."""
+        """Remove a producer that has disconnected."""
         producers = self._producers[producer_group]
         del producers[ask]
         if not producers:
@@ -155,7 +155,7 @@ class Transactions:
             self._groups_changed()
 
     async def look(self) -> None:
-        """Listen to enodes that are new."""
+        """Listen to new enodes."""
         for entry in self.cluster.directory.enodes():
             if entry.name not in self._calls:
                 self._calls[entry.name] = None
@@ -171,7 +171,7 @@ class Transactions:
         return alive[self.runtime.randomness.below(len(alive))]
 
     def _transaction_id(self, queue: Queue, topic_id: int, number: int) -> str:
-        """What clients know a transaction by."""
+        """The id of a transaction for clients."""
         handle = Handle(HandleKind.TRANSACTION, queue.enode, topic_id, queue.queue_id, number, 0)
         return handle.text(self.cluster.directory.seals)
 
@@ -185,7 +185,7 @@ class Transactions:
                 call.cancel()
 
     async def _listen(self, enode: str) -> None:
-        """Say to an enode which groups have a producer here, and hear what they are to be asked."""
+        """Register the groups with a producer here at an enode, and receive its checks."""
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
         while True:
             await self._wanted.wait()
@@ -219,10 +219,10 @@ class Transactions:
         )
         for _ in range(len(producers)):
             ask = next(iter(producers))
-            producers[ask] = producers.pop(ask)  # they take turns
+            producers[ask] = producers.pop(ask)  # producers take turns
             try:
                 if ask(check):
                     return
-            except OrtooError as error:  # it does not listen; the next check is another's
+            except OrtooError as error:  # it does not listen; the next check goes to another one
                 contain("transaction checks", error)
                 return

@@ -1,6 +1,6 @@
-"""Topics and groups as they come to be and are set up: made on demand, awaited, configured.
+"""Creation and settings of topics and groups.
 
-In come names, out go topics and groups that exist. Sending, consuming and administration import it.
+It takes names and returns topics and groups that exist. Sends, consumers and administration import it.
 """
 
 from ortoo.snode.cluster import Cluster
@@ -11,10 +11,10 @@ from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
 
 
 class Topics:
-    """Each way to come by a topic or a group."""
+    """The creation of topics, and the settings of groups."""
 
     def __init__(self, runtime: Runtime, cluster: Cluster, links: EnodeLinks) -> None:
-        """Make topics and groups by use where the settings allow it."""
+        """Topics and groups are created automatically where the settings allow it."""
         settings, clock = runtime.settings, runtime.clock
         self.arrival = TopicArrival(cluster.watch, links, clock=clock)
         self.sendable = SendableTopics(

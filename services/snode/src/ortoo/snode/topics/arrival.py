@@ -1,6 +1,6 @@
-"""Topics as they come to be: awaited where they matter, made by a first message, made for a group.
+"""New topics: waiting until they are visible, automatic creation by a first message, creation for a group.
 
-What an operator or a snode changed is known here and at the enodes before the next call relies on it.
+After a change by an operator or a snode, it waits until this snode and the enodes have it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ STEP_S = 0.01
 
 
 class TopicArrival:
-    """Read your own writes, within a bounded time."""
+    """Read-your-writes for topics, within a bounded time."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks, *, clock: Clock) -> None:
         self._watch = watch
@@ -31,7 +31,7 @@ class TopicArrival:
         self._clock = clock
 
     async def of(self, topic: Topic) -> None:
-        """Wait until this snode and the enodes of the topic know it."""
+        """Wait until this snode and the enodes of the topic have it."""
         await self._watch.reached(topic.version)
         deadline_s = self._clock.monotonic_s() + TIMEOUT_S
         for placement in topic.placements:
@@ -39,13 +39,13 @@ class TopicArrival:
                 await self._clock.sleep(STEP_S)
 
     async def all_of(self, topics: Iterable[Topic]) -> None:
-        """Wait until this snode knows several topics, and their enodes the last one: they hear of all at once."""
+        """Wait until this snode has several topics, and their enodes the newest. Enodes receive changes in order."""
         last = max(topics, key=lambda topic: topic.version, default=None)
         if last is not None:
             await self.of(last)
 
     async def _is_at(self, topic: Topic, placement: Placement) -> bool:
-        """Whether the enode has all queues; an enode that is away is not waited for."""
+        """Whether the enode has all queues; true for an unreachable enode."""
         with contextlib.suppress(OrtooError):
             try:
                 ranges = await self._links.to(placement.enode).describe_queues(topic.topic_id)
@@ -56,15 +56,15 @@ class TopicArrival:
 
 
 RESERVED_PREFIX = "%"
-"""Names of topics that belong to a group or to another topic; nobody else makes those."""
+"""Prefix of topics that belong to a group or to another topic; they are not created automatically."""
 _log = get_logger("topics")
 
 
 @dataclass(slots=True, eq=False)
 class SendableTopics:
-    """Finds topics for producers, and makes them if that is switched on.
+    """Finds topics for producers, and creates them automatically if that is enabled.
 
-    Topics are made with `queue_count` queues on each enode.
+    Topics are created with `queue_count` queues on each enode.
     """
 
     cluster: Cluster
@@ -73,11 +73,11 @@ class SendableTopics:
     auto_create: bool
     queue_count: int
     _making: dict[str, asyncio.Event] = field(default_factory=dict, init=False)
-    """Who comes while a topic is being made waits for that, then asks beside the others: one after another, as under a
-    lock, the last one of many would wait for all their timeouts when the name server hangs."""
+    """Callers wait while a topic is being created, and then all retry at once. With a lock they would retry in turn: if
+    the name server hangs, the last one would wait for all their timeouts."""
 
     async def topic(self, name: str) -> Topic:
-        """A topic that may be sent to. Errors: Invalid; NotFound where none is made; Overloaded, Unavailable."""
+        """A topic to send to. Errors: Invalid, NotFound if it is not created automatically, Overloaded, Unavailable."""
         while True:
             try:
                 return await self.cluster.watch.topic(name)
@@ -94,7 +94,7 @@ class SendableTopics:
             try:
                 topic = await self.cluster.name_server.create_topic(name, queue_count=self.queue_count)
                 _log.emit(log_events.TOPIC_AUTO_CREATED, topic=name)
-            except AlreadyExists:  # somebody else made it meanwhile, with other queues
+            except AlreadyExists:  # another process created it meanwhile, with other queues
                 topic = await self.cluster.name_server.get_topic(name)
             await self.arrival.of(topic)
             return topic
@@ -107,37 +107,37 @@ _groups_log = get_logger("groups")
 
 
 def retry_topic(group: str) -> str:
-    """Where messages lie that a group gave back."""
+    """The name of the topic with copies of a group's nacked messages."""
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """Where messages lie that a group could not process."""
+    """The name of the topic with the dead letters of a group."""
     return DEAD_LETTER_PREFIX + group
 
 
 @dataclass(slots=True, eq=False)
 class GroupTopics:
-    """Finds and makes them."""
+    """Finds and creates the topics of groups."""
 
     cluster: Cluster
     arrival: TopicArrival
     _making: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary, init=False)
 
     def topic_id(self, name: str, enode: str) -> int:
-        """The id of a topic that has a queue on this enode; 0 if it does not exist, or not there."""
+        """The id of a topic with a queue on this enode; 0 if it does not exist or has none there."""
         topic = self.cluster.directory.find_topic(name)
         return topic.topic_id if topic is not None and topic.placement(enode) is not None else 0
 
     async def find(self, name: str) -> Topic | None:
-        """A group's topic; None if there is none yet."""
+        """A group's topic, if it exists."""
         try:
             return await self.cluster.watch.topic(name)
         except NotFound:
             return None
 
     async def ensure(self, name: str, enode: str) -> int:
-        """The id of a topic with a queue on this enode, made if there is none. Errors: Unavailable, Invalid."""
+        """The id of a topic with a queue on this enode; created if necessary. Errors: Unavailable, Invalid."""
         while not self.topic_id(name, enode):
             async with self._making.setdefault((name, enode), asyncio.Lock()):
                 if not self.topic_id(name, enode):

@@ -1,4 +1,4 @@
-"""What a group may do and how it consumes: copies of the name server's word, and of the enodes'."""
+"""Copies of a group's settings, of the name server, and of its delivery modes, of the enodes."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _log = get_logger("groups")
 
 
 class GroupSettings:
-    """The snode's copies of groups. It never writes defaults over what is there."""
+    """The snode's copies of groups. It never overwrites stored settings with defaults."""
 
     def __init__(self, directory: Directory, name_server: NameServer, *, auto_create: bool) -> None:
         self._directory = directory
@@ -28,19 +28,19 @@ class GroupSettings:
         self.auto_create = auto_create
 
     def of(self, name: str) -> Group:
-        """The settings of a group, or the defaults while they are not known here."""
+        """The settings of a group; the defaults while this snode has none."""
         return self._directory.group(name) or Group(name)
 
     def slow_rule(self, name: str) -> SlowRule:
-        """When its members are slow."""
+        """The thresholds for slow group members."""
         group = self.of(name)
         return SlowRule(group.slow_consumer_threshold_messages, group.slow_consumer_grace_ms / 1000)
 
     def refusal(self, name: str, *, broadcast: bool = False) -> OrtooError | None:
-        """Why members may not consume, a Conflict or Forbidden; None if they may."""
+        """Why group members may not consume, a Conflict or Forbidden; None if they may."""
         group = self.of(name)
         if not group.consume_enabled:
-            words = f"group {name} may not consume: it was switched off; AdminService/UpdateGroup switches it on"
+            words = f"group {name} may not consume, it is disabled; enable it with AdminService/UpdateGroup"
             return Conflict(words, field="group")
         if broadcast and not group.broadcast_enabled:
             words = f"group {name} may not consume as broadcast; AdminService/UpdateGroup allows it"
@@ -48,9 +48,9 @@ class GroupSettings:
         return None
 
     async def check(self, name: str, *, broadcast: bool = False) -> None:
-        """Refuse a group whose members may not consume; create it if it does not exist.
+        """Refuse a group that may not consume; create it if it does not exist.
 
-        Errors: Conflict, Forbidden; NotFound when groups are not created by use.
+        Errors: Conflict, Forbidden, NotFound if groups are not created automatically.
         """
         if self._directory.group(name) is None:
             await self._create(name)
@@ -59,12 +59,12 @@ class GroupSettings:
             try:
                 raise refusal
             finally:
-                del refusal  # its traceback leads to this frame, which must not lead back
+                del refusal  # avoid a reference cycle through its traceback
 
     async def _create(self, name: str) -> None:
         if not self.auto_create:
             raise NotFound(
-                f"there is no group {name!r}, and this snode makes none by use; create it with "
+                f"there is no group {name!r}, and this snode creates none automatically; create it with "
                 "AdminService/UpdateGroup, or fix the name",
                 field="group",
             )
@@ -77,7 +77,7 @@ class GroupSettings:
 
 
 TRUST_S = 30.0
-"""For so long an enode's word is not asked for again; it refuses later itself, where members take locks or pop."""
+"""Time for which a mode confirmed by an enode is not checked again. The enode also checks later, at locks and pops."""
 TRUSTED_MAX = 50_000
 
 
@@ -91,7 +91,7 @@ class TopicMode:
 
 
 class DeliveryModes:
-    """The modes of all groups; the enodes keep them."""
+    """The delivery modes of all groups, as stored by the enodes."""
 
     def __init__(self, directory: Directory, watch: DirectoryWatch, links: EnodeLinks, clock: Clock) -> None:
         self._directory = directory
@@ -101,9 +101,9 @@ class DeliveryModes:
         self._trusted: OrderedDict[tuple[int, str, DeliveryMode], float] = OrderedDict()
 
     async def use(self, group: str, topics: Iterable[str], mode: DeliveryMode) -> None:
-        """A member of a group begins to consume topics. Errors: Conflict when the group does so in another way.
+        """A group member begins to consume topics. Errors: Conflict if the group consumes in another mode.
 
-        An enode that is away is not asked: it refuses by itself when it is back.
+        An unreachable enode is skipped; it checks the mode when it is back.
         """
         for name in topics:
             if name.startswith(RETRY_PREFIX):
@@ -123,10 +123,10 @@ class DeliveryModes:
                 self._trusted.popitem(last=False)
 
     async def set(self, group: str, topic_name: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
-        """Change how a group consumes a topic, on all its enodes; returns how it was.
+        """Change how a group consumes a topic, on all its enodes; returns the previous mode.
 
-        Errors: NotFound, Invalid; Conflict while members have messages or queues, unless forced; Unavailable when an
-        enode is away: then some may have changed, and the same call goes on.
+        Errors: NotFound, Invalid, Conflict while group members have messages or queues (unless forced), Unavailable if
+        an enode is unreachable. After Unavailable some enodes may have changed; the same call continues.
         """
         check_group_name(group, "group")
         topic = await self._watch.topic(topic_name)
@@ -142,7 +142,7 @@ class DeliveryModes:
         return before
 
     async def listed(self, group: str) -> list[TopicMode]:
-        """How a group consumes its topics, by topic and enode; those of an enode that is away are missing."""
+        """How a group consumes its topics, by topic and enode; those of an unreachable enode are missing."""
         check_group_name(group, "group")
         names = {topic.topic_id: topic.name for topic in self._directory.topics()}
         enodes = [entry.name for entry in self._directory.enodes()]

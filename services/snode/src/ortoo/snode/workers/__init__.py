@@ -1,5 +1,5 @@
 """Several processes that serve one snode's ports: kept running by a parent that holds no state.
 
-In come settings with `workers` > 1 and signals; out go worker processes, one set of metrics, one readiness. A worker is
-a snode like any other: it knows of the parent its ports alone.
+It takes settings with `workers` > 1 and signals, and provides worker processes with common metrics and readiness. A
+worker is an ordinary snode; it gets only its ports from the parent.
 """

@@ -1,4 +1,4 @@
-"""The metrics and the health of a snode with several workers: what each tells, under one address."""
+"""The metrics and health of a snode with several workers, merged at one address."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -12,12 +12,12 @@ from ortoo.snode.workers.process import WorkerProcess
 
 LABEL = "worker"
 PARENT = "parent"
-"""Its value for the parent's own processor time and memory."""
+"""Label of the parent's own CPU time and memory."""
 NOT_THE_PARENTS = ("ortoo_build_info", "ortoo_metric_series_over_budget", "ortoo_event_loop_delay_seconds")
 
 
 class WorkersEndpoint(MetricsEndpoint):
-    """Metrics of all workers, each series with the label `worker`; ready and alive when every worker is."""
+    """Metrics of all workers, each series with the label `worker`; ready and alive if every worker is."""
 
     def __init__(self, address: str, name: str, workers: Sequence[WorkerProcess], clock: Clock) -> None:
         """Serve on host:port for the workers of snode `name`."""
@@ -31,7 +31,7 @@ class WorkersEndpoint(MetricsEndpoint):
         )
         about.counter(
             "ortoo_worker_starts_total",
-            "How often a worker was started.",
+            "Starts of a worker.",
             lambda: {(str(one.worker.number),): one.starts for one in workers},
             labels=(LABEL,),
         )
@@ -62,7 +62,7 @@ class WorkersEndpoint(MetricsEndpoint):
 
 
 def merged(texts: Mapping[str, str]) -> Iterator[str]:
-    """One text of several in Prometheus' format: each family once, each series with the label of its text."""
+    """Merge texts in Prometheus' format: each family once, each series with the label of its text."""
     heads: dict[str, str] = {}
     series: dict[str, list[str]] = {}
     for label, text in texts.items():

@@ -1,4 +1,4 @@
-"""The parent of several workers: it keeps their ports, starts them, passes signals on, and ends last."""
+"""The parent of several workers: it holds their ports, starts them, forwards signals, and ends last."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from ortoo.snode.workers.process import WorkerProcess
 async def open_workers(settings: Settings, command: Sequence[str], folder: Path) -> AsyncIterator[Running]:
     """Run the workers of a snode, each by `command` in `folder`; ready when all are. Leaving the block drains them.
 
-    Errors: Conflict when a port is taken, or when no worker can start; why is what they said themselves.
+    Errors: Conflict if a port is taken, or if no worker can start. The workers have logged the reason.
     """
     clock, randomness, changed = SystemClock(), Randomness(), asyncio.Event()
     async with contextlib.AsyncExitStack() as stack, Background("workers") as background:
@@ -52,10 +52,10 @@ async def open_workers(settings: Settings, command: Sequence[str], folder: Path)
 
 
 def _refuse(workers: Sequence[WorkerProcess]) -> None:
-    """Errors: Conflict when no worker was ever ready and each was refused: none of them will be by waiting."""
+    """Errors: Conflict if no worker was ever ready and each was refused, so that waiting cannot help."""
     codes = [one.refused_code for one in workers if not one.was_ready]
     if len(codes) == len(workers) and all(codes):
         raise Conflict(
-            f"none of {len(workers)} could start (exit code {codes[0]}); their own lines of the log say why",
+            f"none of {len(workers)} could start (exit code {codes[0]}); their log lines have the reason",
             field="listen_address" if codes[0] == EXIT_NOT_STARTED else "workers",
         )

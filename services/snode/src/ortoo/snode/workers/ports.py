@@ -1,4 +1,4 @@
-"""The ports of several workers, kept by the parent as long as it lives: nobody else gets them in between."""
+"""The ports of several workers, held by the parent for its lifetime, so that no other process takes them meanwhile."""
 
 import contextlib
 import socket
@@ -11,9 +11,9 @@ from ortoo.snode.workers.worker import Worker
 
 @contextlib.contextmanager
 def kept_ports(settings: Settings) -> Iterator[list[tuple[Worker, socket.socket]]]:
-    """Keep all ports for processes of this user that share them: each worker's, and on which its parent asks it.
+    """Hold all ports for processes of this user that share them: each worker's port, and one for its parent's requests.
 
-    Errors: Conflict when one is taken.
+    Errors: Conflict if one is taken.
     """
     inner = settings.tls_cluster_listen_address
     host, _, first = (inner or f"{settings.listen_address.rpartition(':')[0]}:{settings.worker_port}").rpartition(":")
@@ -29,7 +29,7 @@ def kept_ports(settings: Settings) -> Iterator[list[tuple[Worker, socket.socket]
         listen = keep(settings.listen_address, "listen_address")
         tls_listen = keep(settings.tls_listen_address, "tls_listen_address")
         own = [keep(address, "tls_cluster_listen_address" if inner else "worker_port") for address in own]
-        # After these, or one might get a port of theirs. They are reached from this machine alone.
+        # After the others, or one might get a port of theirs. Only this machine can reach them.
         listeners = [kept.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in own]
         yield [
             (Worker(number, listen, tls_listen, address, listener.fileno()), listener)
@@ -38,12 +38,13 @@ def kept_ports(settings: Settings) -> Iterator[list[tuple[Worker, socket.socket]
 
 
 def _holder(address: str, setting: str) -> socket.socket:
-    """A socket that has the port and listens on it never: who wants it alone is refused, who shares it may have it."""
+    """A socket that holds the port and never listens. Exclusive binds are refused, shared ones are allowed."""
     host, _, port = address.rpartition(":")
     try:
         family, kind, _, _, at = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as alone:
-            # A second snode fails here, for this one does not share yet; what a former one left closing does not count.
+            # A second snode fails here, because the port is not shared yet. Closing connections of a former one do not
+            # count.
             alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             alone.bind(at)
             alone.listen()
@@ -52,7 +53,7 @@ def _holder(address: str, setting: str) -> socket.socket:
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             holder.bind(alone.getsockname())
-            # From now on an address in use is no address for others, even while nobody listens.
+            # From now on the address is in use for others, even while no process listens.
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
             return holder
     except OSError as error:

@@ -1,4 +1,4 @@
-"""One worker as its parent sees it: started, started again when it dies, asked, stopped."""
+"""One worker process, as managed by its parent: started, restarted when it dies, queried, stopped."""
 
 import asyncio
 import contextlib
@@ -19,30 +19,30 @@ from ortoo.snode import log_events
 from ortoo.snode.workers.worker import Worker
 
 ANSWER_TIMEOUT_S = 2.0
-"""How long a worker may take to tell of itself; one that is frozen does not."""
+"""Timeout of a query for metrics or health; a frozen worker does not answer."""
 _log = get_logger("workers")
 
 
 @dataclass(slots=True)
 class WorkerProcess:
-    """A worker and what became of it. `run` keeps it running."""
+    """A worker process and its state. `run` keeps it running."""
 
     name: str
     worker: Worker
     listener: socket.socket
-    """On which the worker answers the parent; it outlives the worker."""
+    """The listening socket for the parent's queries; it outlives the worker."""
     command: Sequence[str]
     folder: Path
-    """Where it is started."""
+    """Its working directory."""
     changed: Callable[[], None]
     """Called when it became ready, or ended."""
     clock: Clock
     randomness: Randomness
     is_ready: bool = False
     was_ready: bool = False
-    """Whether it was ever."""
+    """Whether it was ever ready."""
     refused_code: int | None = None
-    """The exit code, if it ended last before it was ready because of what a new start does not change."""
+    """Its last exit code, if it ended before it was ready for a reason that a restart does not change."""
     starts: int = 0
     _process: asyncio.subprocess.Process | None = None
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -59,7 +59,7 @@ class WorkerProcess:
         while not self._stopping.is_set():
             try:
                 code = await self._once()
-            except OSError as error:  # the machine has no room for another process
+            except OSError as error:  # the machine cannot start another process
                 _log.emit(log_events.WORKER_START_FAILED, worker=self.name, reason=str(error))
                 code = EXIT_NOT_STARTED
             attempt = 0 if self.is_ready else attempt + 1
@@ -75,14 +75,14 @@ class WorkerProcess:
                     await self._stopping.wait()
 
     async def _once(self) -> int:
-        """From a start to its end; the exit code, negative = the signal."""
+        """Run it once; returns the exit code, negative = the signal."""
         self._has_old_settings = False
         self.starts += 1
         process = self._process = await asyncio.create_subprocess_exec(
             *self.command,
             env=os.environ | self.worker.environ(),
             cwd=self.folder,
-            stdin=asyncio.subprocess.PIPE,  # it ends with this process
+            stdin=asyncio.subprocess.PIPE,  # end of file tells it that this process has ended
             stdout=asyncio.subprocess.PIPE,
             stderr=childrens_standard_error(),
             pass_fds=[self.listener.fileno()],
@@ -99,13 +99,13 @@ class WorkerProcess:
         return await process.wait()
 
     def reload(self) -> None:
-        """Have it read its settings again, now or as soon as it hears."""
+        """Make it read its settings again, at once or as soon as it can."""
         self._has_old_settings = not self.is_ready
         if self.is_ready:
             self._tell(signal.SIGHUP)
 
     def stop(self) -> None:
-        """Have it drain and end; `run` ends with it."""
+        """Make it drain and end; `run` then returns."""
         self._stopping.set()
         self._tell(signal.SIGTERM)
 
@@ -114,7 +114,7 @@ class WorkerProcess:
             self._process.send_signal(number)
 
     async def asked(self, target: str) -> tuple[int, str]:
-        """What it answers to GET `target`: status and text; 0 when it does not answer."""
+        """Its answer to GET `target`: status and text; status 0 if it does not answer."""
         if self.process_id is None:
             return 0, ""
         try:
@@ -131,7 +131,7 @@ class WorkerProcess:
 
 
 async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """What a worker says, and what is loaded into it prints; of a line that is too long the end, or nothing."""
+    """The lines that a worker logs or prints; of an overlong line only the end, or nothing."""
     while True:
         try:
             line = await stream.readline()

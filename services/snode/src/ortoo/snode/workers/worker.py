@@ -1,4 +1,4 @@
-"""What a worker process is told by its parent, and what its settings are by that."""
+"""The parameters that a worker process gets from its parent, and the settings that follow from them."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from ortoo.common.process.settings import Loaded
 from ortoo.snode.settings import Settings, worker_name
 
 VARIABLE = "ORTOO_WORKER"
-"""The variable of the environment that makes a process a worker. It is no setting: only a parent gives it."""
+"""The environment variable that makes a process a worker. Only a parent sets it; it is not a setting."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,19 +27,19 @@ class Worker:
     """From 1."""
     listen_address: str
     tls_listen_address: str
-    """The ports of all workers, as they are bound; the second is empty when TLS is not spoken."""
+    """The bound ports of all workers; the second is empty without TLS."""
     own_address: str
-    """Where this one alone is reached."""
+    """The address of this worker alone."""
     listener_number: int
-    """The file descriptor of the socket on which the parent asks for metrics and health."""
+    """The file descriptor of the listening socket for the parent's queries."""
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "Worker | None":
-        """What the environment says; None when this process is no worker."""
+        """The worker of the environment; None if this process is not a worker."""
         return cls(**json.loads(environ[VARIABLE])) if VARIABLE in environ else None
 
     def environ(self) -> dict[str, str]:
-        """What makes a process this worker."""
+        """The environment of this worker's process."""
         return {VARIABLE: json.dumps(dataclasses.asdict(self))}
 
     def listener(self) -> socket.socket:
@@ -47,11 +47,11 @@ class Worker:
         return socket.socket(fileno=self.listener_number)
 
     def loading(self, load: Callable[..., Loaded[Settings]]) -> Callable[..., Loaded[Settings]]:
-        """What reads this worker's settings, given what reads the snode's."""
+        """The loader of this worker's settings, from the loader of the snode's settings."""
         return lambda *args, **kwargs: self.share_of(load(*args, **kwargs), memory_bytes)
 
     def share_of(self, loaded: Loaded[Settings], all_bytes: Callable[[], int]) -> Loaded[Settings]:
-        """The settings of this worker: a name of its own, the ports that the parent keeps, a part of the memory."""
+        """The settings of this worker: its own name, the ports held by the parent, a part of the memory."""
         snode = loaded.settings
         budget_bytes = snode.memory_budget_bytes or all_bytes() * DEFAULT_PERCENT // 100
         own: dict[str, Any] = {
@@ -67,9 +67,9 @@ class Worker:
 
     @contextlib.contextmanager
     def ending_with_parent(self) -> Iterator[asyncio.Event]:
-        """Within the block: when standard input ends, for the parent is gone, this process is stopped as by SIGTERM.
+        """Within the block, end of standard input means that the parent has ended, and acts as SIGTERM.
 
-        The event is set then: who starts another parent wants the ports at once.
+        The event is set then: a new parent needs the ports at once.
         """
         loop, number, is_alone = asyncio.get_running_loop(), sys.stdin.fileno(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""What stands around every call of a server: layers, each entered before the handler and left after it.
+"""The layers around every call of a server: each is entered before the handler and left after it.
 
-In come calls, whether grpc.aio or the queue front took them; out go their answers, or refusals.
+They serve calls of grpc.aio and of the queue front alike, and return answers or refusals.
 """

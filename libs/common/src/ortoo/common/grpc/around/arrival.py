@@ -1,4 +1,4 @@
-"""A call whose headers have come and whose request has not: it costs memory already, and it may be refused already."""
+"""A call whose headers have come, but not its request: it already uses memory, and it can already be refused."""
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -9,18 +9,18 @@ Metadata = Sequence[tuple[str, str | bytes]]
 
 
 class Arrival:
-    """A call from its headers to its request, and what is to be done when it is over. One is made for each call."""
+    """A call from its headers to its request, and the callbacks for its end. One is made for each call."""
 
     end: Callable[[str], object] | None = None
-    """Ends the call for a reason; None once its request has come, or the call is over."""
+    """Ends the call for a reason; None once its request has come or the call has ended."""
     refused: Exception | None = None
-    """Why its request is not received at all. The layers see this call with an empty request."""
+    """Why its request is not received. The layers see this call with an empty request."""
     ends_connection = False
-    """Whether the connection on which it came is to end, because no honest peer sends this."""
+    """Whether its connection is to be closed, because no honest peer sends this."""
     memory: MemoryShare | None = None
-    """What the call costs is drawn from it; it is closed when gRPC holds nothing of the call any more."""
+    """The memory of the call is drawn from this share; it is closed when gRPC has released the call."""
     when_over: Callable[[], object] | None = None
-    """What else is done then."""
+    """Called when gRPC has released the call."""
 
     def __init__(self, kind: str, metadata: Metadata, *, is_observer: bool, gives_many: bool) -> None:
         self.kind = kind
@@ -32,15 +32,15 @@ class Arrival:
         """Whether its answers are a stream."""
 
     def came(self) -> None:
-        """The request has come: the call is not ended any more for want of it, and its memory is its own cost."""
+        """The request has come: a missing request is no longer a reason to end the call."""
         self.end = None
         if self.memory is not None:
             self.memory.settle()
 
     def raise_refusal(self) -> None:
-        """Raise why the call was refused, if it was.
+        """Raise the error of a refused call; do nothing for another one.
 
-        Nothing keeps the error: its traceback leads back to the call, and each refused call would be garbage.
+        The error is not kept, because its traceback refers to the call: each refused call would be a reference cycle.
         """
         error, self.refused = self.refused, None
         if error is not None:
@@ -50,7 +50,7 @@ class Arrival:
                 del error
 
     def over(self, _: object = None) -> None:
-        """GRPC holds nothing of the call any more. No reference stays that leads back to the call."""
+        """GRPC has released the call. All references back to the call are dropped."""
         self.end = None
         if self.memory is not None:
             self.memory.close()
@@ -59,4 +59,4 @@ class Arrival:
 
 
 ARRIVAL: ContextVar[Arrival | None] = ContextVar("arrival", default=None)
-"""Of the current call of grpc.aio; None for a handler that is called without a server."""
+"""The arrival of the current call of grpc.aio; None for a handler that is called without a server."""

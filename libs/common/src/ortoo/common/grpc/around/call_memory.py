@@ -1,8 +1,8 @@
-"""What calls cost, drawn from the process's budget: each call, its headers and request, and answers not taken yet.
+"""The memory of calls, drawn from the process's budget: each call, its headers and request, and untaken answers.
 
-gRPC keeps an answer until the peer's window has room for it, and goes on keeping it when the handler has long ended,
-for a status travels behind the answers. A peer that reads nothing is rid of by nothing but the end of its connection;
-so that is what happens to it, when the memory is used up and the friendlier end of the call did not help.
+gRPC keeps an answer until the peer's window has space for it, also after the handler has ended, because the status
+follows the answers. Only closing the connection frees the answers for a peer that reads nothing. That is done when
+the memory is used up and ending the call did not help.
 """
 
 import asyncio
@@ -20,46 +20,47 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
 
 CALL_BYTES = 16 << 10
-"""What an open call costs by itself, about: its tasks, its stream, its metadata."""
+"""The approximate memory of an open call: its tasks, its stream, its metadata."""
 REQUEST_COPIES = 6
-"""How often what one request brings exists at most: as it came, read, as messages, as their batch, twice on its way."""
+"""Maximum number of copies of a request: as received, decoded, as messages, as their batch, and two while sent."""
 LARGEST_PERCENT = 60
-"""What of the budget one request counts as at most: the largest must pass by itself, or its sender tries for ever."""
+"""Maximum percentage of the budget that one request counts as. The largest request must pass, or its sender would retry
+for ever."""
 TRANSPORT_COPIES = 2
-"""How often an answer exists while it is written: as bytes, and as gRPC's copy of them."""
+"""The number of copies of an answer while it is written: its bytes and gRPC's copy of them."""
 HEADER_BYTES_MAX = 16 << 10
-"""How long the headers of one call may be. gRPC's core refuses longer ones, but not before the peer has acknowledged
-the limit; one that goes on so has no honest reason."""
+"""Maximum size of the headers of one call. gRPC's core refuses longer ones, but only after the peer has acknowledged
+the limit. An honest peer sends no longer ones after that."""
 HEADER_BYTES_USUAL, REQUEST_BYTES_USUAL = 2 << 10, 1 << 10
 """Headers and requests of at most this size are part of CALL_BYTES."""
 HEADER_COPIES = 3
-"""How often longer ones exist: as gRPC keeps them, as texts, and as what their reader makes of them."""
+"""The number of copies of longer headers: gRPC's, their texts, and their reader's result."""
 TELL_INTERVAL_S = 10.0
-"""How often the log tells of connections that were ended."""
+"""Interval between log events about closed connections."""
 _share: ContextVar[MemoryShare | None] = ContextVar("call_memory", default=None)
 _log = get_logger("memory")
 
 
 def current_share() -> MemoryShare | None:
-    """The share of the call that is being served; None outside of any."""
+    """The share of the call that is being served; None outside of calls."""
     return _share.get()
 
 
 def call_share(budget: MemoryBudget, kind: str) -> MemoryShare:
-    """The share of the call that is being served; outside of any a new one of `kind`, which its user closes."""
+    """The share of the call that is being served; outside of calls a new one of `kind`, which the user closes."""
     return current_share() or budget.share(kind)
 
 
 class CallMemory(Layer):
-    """Gives each call a share from its headers on, which is closed when gRPC has let go of all that was answered."""
+    """Gives each call a memory share from its headers on, and closes it when gRPC has released all answers."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         """Draw from `budget`."""
         self._budget = budget
         self._ending: dict[Peer | None, tuple[str, list[asyncio.Task[Any] | None]]] = {}
-        """The calls whose connections are to end now, and why."""
+        """The calls whose connections are to be closed now, and the reasons."""
         self.ended = {"unread": 0, "headers": 0}
-        """How many connections were ended: their peers did not read, or sent headers that are too long."""
+        """The number of closed connections whose peers did not read, or sent too long headers."""
         self._told_at_s = float("-inf")
 
     def arrive(self, arrival: Arrival) -> None:
@@ -76,14 +77,14 @@ class CallMemory(Layer):
                     f"the headers have {header_bytes} bytes; send at most {HEADER_BYTES_MAX}", field="headers"
                 )
             call_bytes += HEADER_COPIES * header_bytes
-        if arrival.is_observer:  # a process must be able to say that it is well
+        if arrival.is_observer:  # health checks must be answered
             share.take(call_bytes)
         else:
             share.draw(call_bytes, is_request=not arrival.gives_many)
         share.on_evict = arrival.end
 
     def enter(self, call: Call) -> None:
-        """Count what the request brings. Errors: Overloaded; why the call was refused before its request came."""
+        """Count the request. Errors: Overloaded, and the error of a call that was refused before its request came."""
         context = call.context
         arrival: Arrival | None = context.arrival if type(context) is FrontContext else ARRIVAL.get()
         if arrival is None:
@@ -104,7 +105,7 @@ class CallMemory(Layer):
         _share.set(share)
 
     def brought(self, call: Call, request_bytes: int) -> None:
-        """The call's request has so many bytes. Errors: Overloaded."""
+        """Count a request of this size. Errors: Overloaded."""
         share: MemoryShare | None = call.kept.get(self)
         if share is None:
             return
@@ -120,19 +121,19 @@ class CallMemory(Layer):
             raise
 
     def answered(self, call: Call, answer: bytes) -> bytes:
-        """Count an answer until gRPC has taken it; of a call with one until that has let go of it."""
+        """Count an answer until gRPC has taken it, or, for a call with one answer, has released it."""
         if len(answer) > SMALL_BYTES and self in call.kept:
             call.kept[self].take(TRANSPORT_COPIES * len(answer))
         return answer
 
     def taken(self, call: Call, answer: bytes) -> None:
-        """One of several answers is gRPC's no longer."""
+        """Stop counting one of several answers, which gRPC has taken."""
         if (share := call.kept.get(self)) is not None:
             share.give_back(TRANSPORT_COPIES * len(answer) if len(answer) > SMALL_BYTES else 0)
             share.moved()
 
     def _end(self, reason: str, peer: str, task: "asyncio.Task[Any] | None") -> None:
-        """End the connection of a call, together with others that are to end now."""
+        """Close the connection of a call, together with others that are to be closed now."""
         if not self._ending:
             asyncio.get_running_loop().call_soon(self._end_all)
         self._ending.setdefault(peer_of(peer), (reason, []))[1].append(task)
@@ -144,13 +145,13 @@ class CallMemory(Layer):
             if peer in ended:
                 self.ended[reason] += 1
                 continue
-            for task in tasks:  # it is no connection of sockets
+            for task in tasks:  # not a socket connection
                 if task is not None:
                     task.cancel()
         self._tell()
 
     def _tell(self) -> None:
-        """Log what was ended, not so often that peers who connect again fill the log."""
+        """Log closed connections at intervals, so that peers that reconnect cannot fill the log."""
         if self._budget.now_s() - self._told_at_s >= TELL_INTERVAL_S:
             self._told_at_s = self._budget.now_s()
             _log.emit(log_events.CONNECTIONS_CLOSED, **self.ended)

@@ -1,4 +1,4 @@
-"""The layers between which calls are messages: outside of them requests and answers are bytes."""
+"""The layers that decode requests and encode answers: outside of them both are bytes, inside messages."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ortoo.common.grpc.limits.inflation import inflated
 
 
 class Encoding(Layer):
-    """Within it answers are messages."""
+    """Writes answers: messages inside of the layer, bytes outside."""
 
     def answered(self, call: Call, answer: Any) -> bytes:
         """Write an answer."""
@@ -16,16 +16,16 @@ class Encoding(Layer):
 
 
 class Decoding(Layer):
-    """Within it requests are messages. Those of a stream are decoded when its handler reads them."""
+    """Reads requests: messages inside of the layer. Those of a stream are decoded when its handler reads them."""
 
     def __init__(self, memory: CallMemory | None = None) -> None:
-        """What a compressed request becomes is counted in `memory`."""
+        """The size of decompressed requests is counted in `memory`."""
         self._memory = memory
 
     def enter(self, call: Call) -> None:
         """Decode the one request.
 
-        Errors: Invalid, when one of its lists is too long, or it is compressed and damaged; Overloaded; DecodeError.
+        Errors: Overloaded, DecodeError, and Invalid when a list is too long or the compressed data are damaged.
         """
         if call.data is None:
             return

@@ -11,18 +11,18 @@ from ortoo.common.grpc.errors import request_failed
 
 
 class ErrorTranslation(Layer):
-    """Answers an OrtooError with its status and Failure; anything else is a defect, logged and answered as Internal."""
+    """Answers an OrtooError with its status and Failure; other exceptions are defects, logged and sent as Internal."""
 
     def leave(self, call: Call) -> Awaitable[None] | None:
-        """Give a failed call its status, also where it was cancelled amid a write: its caller would wait for ever."""
+        """Give a failed call its status, also if it was cancelled during a write; otherwise its caller would hang."""
         if isinstance(call.error, GeneratorExit) and not call.context.done():
-            call.error = Unavailable("this call was ended; make it again")
+            call.error = Unavailable("this call was ended; retry it")
         return self._abort(call, call.error) if isinstance(call.error, Exception) else None
 
     async def _abort(self, call: Call, error: Exception) -> None:
-        """Leave an error that gRPC can keep: its traceback must not lead through locals to the call that keeps it.
+        """End with an error that gRPC can keep: its traceback must not refer through locals to the call that keeps it.
 
-        Else each refused call would be garbage for the collector, which then stops the process again and again.
+        Otherwise each refused call would be a reference cycle, and the garbage collector would pause the process often.
         """
         if not isinstance(error, grpc.aio.AbortError):
             failed = request_failed(error, call.method.path)

@@ -1,7 +1,7 @@
-"""What stands around calls: each layer says once, for every form of call, what it does before, amid and after it.
+"""Layers around calls: each defines once, for every kind of call, its work before, during and after the call.
 
-Layers are plain functions, entered in order and left in the reverse one; one coroutine runs them all and the handler.
-It is made once for a method, and the same whether grpc.aio or the queue front takes the call.
+Layers are plain functions, entered in order and left in reverse order. One coroutine runs them all and the handler. It
+is made once per method, and is the same whether grpc.aio or the queue front takes the call.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from ortoo.common.grpc.limits.inflation import inflated
 from ortoo.common.grpc.limits.request_shape import counted
 
 OBSERVING = "/grpc."
-"""How the paths of health and reflection begin."""
+"""The prefix of the paths of health and reflection."""
 Arriving = Callable[[Metadata, Callable[[str], object]], Arrival]
-"""Makes the arrival of a call from its headers and from what ends it."""
+"""Makes the arrival of a call from its headers and from the function that ends it."""
 KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What is known of a method before it is called."""
+    """The static properties of a method."""
 
     path: str
     """Such as "/ortoo.v1.ProducerService/Publish"."""
@@ -42,7 +42,7 @@ class Method:
 
 
 class Call:
-    """A call, for as long as it is served."""
+    """A call while it is served."""
 
     __slots__ = ("answer", "context", "data", "ended", "entered", "error", "is_writing", "kept", "method", "request")
 
@@ -50,27 +50,27 @@ class Call:
         self.method = method
         self.context = context
         self.data: bytes | None = None if method.takes_many else data
-        """Its request as it came; None where there are many."""
+        """Its raw request; None where there are many."""
         self.request: Any = None
-        """The same, read."""
+        """Its decoded request."""
         self.answer: Any = None
         """The one answer, or the last one of several when the call failed."""
         self.error: BaseException | None = None
         """Why it failed."""
         self.kept: dict[Layer, Any] = {}
-        """What layers want to know again later."""
+        """The state that layers keep of this call."""
         self.entered = 0
         self.is_writing = False
-        """Whether gRPC writes one of several answers; a task that is cancelled then ends without a status."""
+        """Whether gRPC is writing one of several answers; a task that is cancelled then ends without a status."""
         self.ended: Exception | None = None
-        """Why it was ended from outside."""
+        """The error with which it was ended from outside."""
 
     def fail(self, error: BaseException) -> None:
-        """It ends with this error, whatever it had come to before."""
+        """End with this error, which replaces an earlier answer or error."""
         self.answer, self.error = None, error
 
     def ender(self) -> Callable[[Exception], None]:
-        """What ends it from outside with an error, behind an answer that is being written. Its own task asks for it."""
+        """A function that ends the call with an error, after an answer that is being written. Only its task gets it."""
         task = asyncio.current_task()
 
         def end(error: Exception) -> None:
@@ -82,13 +82,13 @@ class Call:
         return end
 
     def written(self) -> None:
-        """An answer was taken. Errors: what ended it meanwhile."""
+        """Note that an answer was taken. Errors: the error that ended the call meanwhile."""
         self.is_writing = False
         if self.ended is not None:
             raise self.ended
 
     def failed(self, raised: BaseException) -> None:
-        """It came to this; an end from outside comes as a cancellation."""
+        """Keep the raised error; an end from outside is raised as a cancellation."""
         if self.ended is not None and isinstance(raised, asyncio.CancelledError):
             task = asyncio.current_task()
             if task is not None:
@@ -98,32 +98,32 @@ class Call:
 
 
 class Layer:
-    """Something around calls. Whoever was entered is left; whoever has to wait for something gives an awaitable."""
+    """Code around calls. A layer that was entered is always left. A method that has to wait returns an awaitable."""
 
     services: tuple[str, ...] = ("/",)
-    """How the paths of the methods begin which it stands around."""
+    """The prefixes of the paths of the methods that it serves."""
 
     def arrive(self, arrival: Arrival) -> None:
         """The headers of a call have come. A layer that raises here refuses the call before its request is received."""
 
     def enter(self, call: Call) -> Awaitable[None] | None:
-        """The call begins. Who raises here refuses it, and is not left."""
+        """The call begins. A layer that raises here refuses it, and is not left."""
 
     def asked(self, call: Call, request: Any) -> Awaitable[None] | None:
         """One of many requests came; the handler sees it next."""
 
     def answered(self, call: Call, answer: Any) -> Any:
-        """The answer, or one of several, as it goes on to the next layer outwards."""
+        """The answer, or one of several, for the next outer layer."""
 
     def taken(self, call: Call, answer: Any) -> None:
         """One of several answers was taken from the outermost layer, and there is room for the next."""
 
     def leave(self, call: Call) -> Awaitable[None] | None:
-        """The call has ended with its `answer` or its `error`; a layer may make the one of the other."""
+        """The call has ended with its `answer` or its `error`; a layer may replace one by the other."""
 
 
 class Guard(Layer):
-    """A layer that is entered before the request is decoded: it knows the headers and the raw bytes, `Call.data`."""
+    """A layer that is entered before the request is decoded: it sees the headers and the raw bytes, `Call.data`."""
 
     def after_decoding(self) -> Sequence[Layer]:
         """The layers that check the decoded request for this guard. The server enters them before all other layers."""
@@ -144,7 +144,7 @@ class Layers(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """What grpc.aio asks with each call: the handler of its method with the layers around it."""
+        """Called by grpc.aio for each call: the handler of its method with the layers around it."""
         handler, path = await continuation(handler_call_details), handler_call_details.method
         if handler is None:
             return None
@@ -161,7 +161,7 @@ class Layers(grpc.aio.ServerInterceptor):
         return wrapped if arrival.refused is None else self._refusal(path)
 
     def arriving(self, path: str, handler: Any) -> Arriving:
-        """What lets the layers see calls of a method whose requests have not come yet; a layer may refuse them."""
+        """A function that shows the layers a method's calls before their requests come; a layer may refuse them."""
         steps = tuple(one.arrive for one in self._arrives if path.startswith(one.services))
         kind, is_observer = path.rpartition("/")[2], path.startswith(OBSERVING)
         gives_many: bool = handler.response_streaming
@@ -179,7 +179,7 @@ class Layers(grpc.aio.ServerInterceptor):
         return arrived
 
     def _refusal(self, path: str) -> Any:
-        """A handler that waits for no request: the layers refuse the call as they are entered."""
+        """A handler that does not wait for a request: the layers refuse the call when they are entered."""
         found = self._refusing.get(path)
         if found is None:
             found = self.around(grpc.stream_stream_rpc_method_handler(_never, bytes, bytes), path)
@@ -187,10 +187,10 @@ class Layers(grpc.aio.ServerInterceptor):
         return found
 
     def around(self, handler: Any, path: str, *, boxed: bool = False) -> Any:
-        """A method's handler with those layers around it that are for this method; it takes and gives bytes.
+        """A method's handler with the layers for this method around it; it takes and returns bytes.
 
-        With `boxed` each of several requests and answers is in a list, which is emptied on its way: grpc.aio holds what
-        it gave or was given until the next one comes, and a stream may be idle for hours.
+        With `boxed` each of several requests and answers is in a list, which is emptied in transit. Otherwise grpc.aio
+        would keep each of them until the next one comes, and a stream may be idle for hours.
         """
         kind = next(kind for kind in KINDS if getattr(handler, kind) is not None)
         handle = getattr(handler, kind)
@@ -206,7 +206,7 @@ class Layers(grpc.aio.ServerInterceptor):
         layers = tuple(layer for layer in self._layers if path.startswith(layer.services))
         read = _boxed if method.takes_many and boxed else None
         if method.gives_many and not inspect.isasyncgenfunction(handle):
-            # It writes its answers to the context by itself, as the health service's Watch does.
+            # The handler itself writes its answers to the context, as the health service's Watch does.
             return handler._replace(request_deserializer=read, **{kind: _one(handle, method, layers, writes=False)})
         if method.gives_many:
             wrapped, write = _many(handle, method, layers, boxed=boxed), list.pop if boxed else None
@@ -221,7 +221,7 @@ async def _never(requests: AsyncIterator[Any], context: Context) -> AsyncIterato
 
 
 def _own(layers: Sequence[Layer], name: str) -> list[Any]:
-    """What the layers do at one point; None for those that do nothing."""
+    """The layers' methods of this name; None for those that do not define it."""
     return [getattr(one, name) if getattr(type(one), name) is not getattr(Layer, name) else None for one in layers]
 
 
@@ -246,7 +246,7 @@ def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool =
         answer, error = call.answer, call.error
         if error is None:
             return answer
-        # gRPC keeps the error in the call's context: the locals of this frame must not lead back there.
+        # gRPC keeps the error in the call's context: the locals of this frame must not refer to it.
         call.error = None
         del call, data, context, answer
         try:
@@ -276,7 +276,7 @@ def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool) 
                     for taken in takens:
                         taken(call, answer)
                     del answer
-        except GeneratorExit as raised:  # gRPC's task was cancelled amid a write, and comes back no more
+        except GeneratorExit as raised:  # gRPC's task was cancelled during a write
             call.error, is_abandoned = raised, True
         except BaseException as raised:
             call.failed(raised)
@@ -313,7 +313,7 @@ async def _left(call: Call, leave: Callable[[Call], Awaitable[None] | None]) -> 
 
 
 def _leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[Call], Awaitable[None] | None]:
-    """What leaves the layers of a call until one has to wait, which is told by an awaitable; None when all are left."""
+    """A function that leaves layers until one has to wait, and returns its awaitable; None when all are left."""
     answereds = _own(layers, "answered") if writes else [None] * len(layers)
     exits = tuple(zip(answereds, _own(layers, "leave"), strict=True))
 
@@ -339,7 +339,7 @@ def _boxed(data: bytes) -> list[bytes]:
 
 
 def _given(method: Method, layers: Sequence[Layer], *, boxed: bool = False) -> Callable[[Call, Any], Any]:
-    """What the handler is given: the request, or the requests as they are decoded and pass the layers."""
+    """The handler's argument: the request, or the requests, decoded and passed through the layers."""
     if not method.takes_many:
         return lambda call, _: call.request
     askeds = [one for one in _own(layers, "asked") if one is not None]
@@ -353,7 +353,7 @@ class _Requests:
         self._call = call
         self._requests = requests
         self._coming: AsyncIterator[Any] | None = None
-        """Begun by who first wants a request: one that nobody asks warns at its end."""
+        """Made at the first read, because an iterator that is never read causes a warning."""
         self._askeds = askeds
         self._boxed = boxed
 

@@ -1,4 +1,4 @@
-"""The streams by which others watch a process: health and reflection. Every stranger may open them, so they are few."""
+"""Limits the streams of health and reflection of a process, which every unauthenticated client may open."""
 
 from collections import Counter
 from typing import Final
@@ -9,14 +9,14 @@ from ortoo.common.grpc.around.layers import OBSERVING, Call, Layer
 from ortoo.common.grpc.limits.connections import address_of
 
 OBSERVERS_MAX: Final = 500
-"""How many such streams a process has."""
+"""Maximum number of such streams of a process."""
 OBSERVERS_OF_ADDRESS_MAX: Final = 100
-"""How many of them come from one address."""
+"""Maximum number of them from one address."""
 RETRY_AFTER_MS = 5_000
 
 
 class Observers(Layer):
-    """Refuses streams of health and reflection beyond their number. Single health checks are not limited."""
+    """Refuses streams of health and reflection above the limits. Single health checks are not limited."""
 
     services = (OBSERVING,)
 
@@ -52,7 +52,7 @@ class Observers(Layer):
                 return
 
     def enter(self, call: Call) -> None:
-        """The address is known now. Errors: Overloaded."""
+        """Check the limit of the address, which is known now. Errors: Overloaded."""
         if (arrival := ARRIVAL.get()) not in self._open:
             return
         address = address_of(call.context.peer())

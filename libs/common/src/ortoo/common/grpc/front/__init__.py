@@ -1,5 +1,5 @@
-"""The queue front: unary calls taken from gRPC's core many at a wake-up, without grpc.aio's steps for each.
+"""The queue front: takes many unary calls from gRPC's core at each wake-up, without grpc.aio's steps for each call.
 
-In come calls of the methods that a server names as hot; out go calls of the same handlers, behind the same
-interceptors. `grpc.server` and `grpc.call_memory` import it.
+It serves the methods that a server names as hot, with the same handlers and layers. `grpc.server` and `grpc.around`
+import it.
 """

@@ -1,4 +1,4 @@
-"""A call of the queue front as its handler and the interceptors see it: a context of grpc.aio."""
+"""The grpc.aio context of a call of the queue front, for its handler and the layers."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -14,12 +14,12 @@ OK = 0
 
 
 class FrontContext(grpc.aio.ServicerContext[Any, Any]):
-    """What a handler may ask and say of its call. Its answers are what it returns or yields."""
+    """The handler's access to its call. The answers are the values that the handler returns or yields."""
 
     def __init__(self, call: CoreCall, clock: Clock) -> None:
         self._call = call
         self.arrival = call.arrival
-        """What is known of the call since its headers came."""
+        """The state of the call since its headers came."""
         self._clock = clock
         self._peer: str | None = None
         self._headers: dict[str, str] | None = None
@@ -30,39 +30,39 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
         self._trailing: Metadata = ()
 
     def invocation_metadata(self) -> Any:
-        """What the caller sent."""
+        """The caller's metadata."""
         return self._call.metadata
 
     @property
     def headers(self) -> dict[str, str]:
-        """The texts of what the caller sent."""
+        """The text values of the caller's metadata."""
         if self._headers is None:
             self._headers = {key: value for key, value in self._call.metadata if isinstance(value, str)}
         return self._headers
 
     async def end(self) -> None:
-        """End the call well behind all that was yielded, and wait until gRPC has taken it. Nothing else is said then.
+        """End the call successfully after all yielded answers, and wait until gRPC has taken them.
 
-        Errors: CancelledError if the caller went away amid it.
+        No other status can follow. Errors: CancelledError if the caller disconnects meanwhile.
         """
         await self._call.end(OK, self._trailing)
 
     def peer(self) -> str:
-        """Where the call comes from."""
+        """The address of the caller."""
         if self._peer is None:
             self._peer = self._call.peer()
         return self._peer
 
     def auth_context(self) -> Mapping[str, Iterable[bytes]]:
-        """What TLS knows of the caller."""
+        """The TLS properties of the caller."""
         return self._call.auth_context()
 
     def peer_identity_key(self) -> str | None:
-        """Nothing asks: who calls is known by signatures."""
+        """Not used, because callers are identified by signatures."""
         return None
 
     def peer_identities(self) -> Iterable[bytes] | None:
-        """Nothing asks: who calls is known by signatures."""
+        """Not used, because callers are identified by signatures."""
         return None
 
     def time_remaining(self) -> float | None:  # type: ignore[override]  # None without a deadline, as in grpc.aio
@@ -93,7 +93,7 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
         self._trailing = tuple(trailing_metadata)
 
     def trailing_metadata(self) -> Any:
-        """What will be sent with the status."""
+        """The metadata that is sent with the status."""
         return self._trailing
 
     async def abort(self, code: Any, details: str = "", trailing_metadata: Any = ()) -> NoReturn:
@@ -108,35 +108,35 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
         await self.abort(status.code, status.details or "", status.trailing_metadata or ())
 
     def cancelled(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether the caller no longer waits for the answer."""
         return self._call.is_gone
 
     def done(self) -> bool:
-        """Whether there is nobody to be told anything."""
+        """Whether no answer can be sent any more."""
         return self._call.is_gone
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Call it when gRPC has let go of the answer."""
+        """Call it when gRPC has released the answer."""
         self._call.when_over(partial(callback, None))
 
     def finish(self, data: bytes | None) -> None:
-        """Send the answer, or the status alone if it is none of success."""
+        """Send the answer, or only the status if it is not OK."""
         self._call.answer(data if self.number == OK else None, self.number, self._details, self._trailing)
 
     async def read(self) -> Any:
-        """Errors: Unsupported; the one request is the handler's argument."""
-        raise Unsupported("a unary call has one request, which its handler was given")
+        """Raises Unsupported, because the one request is the handler's argument."""
+        raise Unsupported("a unary call has one request, which is its handler's argument")
 
     async def write(self, message: Any) -> None:
-        """Errors: Unsupported; answers are what the handler returns or yields."""
-        raise Unsupported("answers of the queue front are what the handler returns or yields")
+        """Raises Unsupported, because the handler returns or yields its answers."""
+        raise Unsupported("a handler of the queue front returns or yields its answers")
 
     async def send_initial_metadata(self, initial_metadata: Any) -> None:
-        """Errors: Unsupported; the answer begins when the handler has ended."""
-        raise Unsupported("metadata of a call of the queue front goes with the status")
+        """Raises Unsupported, because the answer begins when the handler has ended."""
+        raise Unsupported("metadata of a call of the queue front is sent with the status")
 
     def set_compression(self, compression: grpc.Compression) -> None:
-        """Nothing is done: answers are small."""
+        """Does nothing, because answers are small."""
 
     def disable_next_message_compression(self) -> None:
-        """Nothing is done: answers are not compressed."""
+        """Does nothing, because answers are not compressed."""

@@ -1,8 +1,8 @@
-"""grpcio's C core below a server of grpc.aio: a completion queue of ours, and calls that are taken and answered by it.
+"""Our own completion queue on the C core of a grpc.aio server; hot calls are taken and answered through it.
 
-All that is private of grpcio is used in this file. The core is the one that grpc.aio serves every other method from:
-same ports, same connections. A thread waits for the queue's first event and wakes the event loop, which takes all that
-is there and lets the thread wait again: what arrives while the loop works is taken together.
+Only this file uses grpcio's private names for that. grpc.aio serves all other methods from the same core, ports and
+connections. A thread waits for the queue's first event and wakes the event loop. The loop takes all available events
+and lets the thread wait again, so that events that arrive while the loop works are taken together.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 
 EVENTS_MAX = 256
-"""So many events are taken before the loop's other work has its turn, of which a call of grpc.aio needs several."""
+"""Maximum number of events taken before the loop does other work. A call of grpc.aio needs several such turns."""
 REQUESTS = 128
-"""So many calls of a method can begin before the first of them is taken."""
+"""Number of calls of a method that can begin before the first of them is taken."""
 QUIET_S = 0.01
-"""How long the end of a call may wait until the loop is woken for something else."""
+"""Maximum time for which the end of a call waits for another event to wake the loop."""
 LAST_EVENTS_S = 5.0
-"""How long a stop waits for handlers that take no notice of their cancellation."""
+"""Maximum time for which a stop waits for handlers that ignore their cancellation."""
 FOR_EVER_S = 1e12
 _log = get_logger("queue front")
 Metadata = tuple[tuple[str, str | bytes], ...]
 
 
 class CoreCall:
-    """A call of one request. Whoever takes it answers it, once, whatever became of it meanwhile."""
+    """A call of one request. The code that takes it must answer it exactly once, also if it has ended meanwhile."""
 
     __slots__ = (
         "_call",
@@ -62,42 +62,42 @@ class CoreCall:
         self._call: Any = event.call
         self._taken: Callable[[CoreCall], None] | None = None
         self.arrival: Any = None
-        """What is known of the call before its request comes."""
+        """The state of the call before its request comes."""
         self.metadata: Metadata = event.invocation_metadata
         deadline_s = event.call_details.deadline
         self.deadline_s: float | None = None if deadline_s is None or deadline_s > FOR_EVER_S else deadline_s
-        """When its caller stops waiting, in seconds of the wall clock; None = never."""
+        """The caller's deadline, in seconds of the wall clock; None = none."""
         self.message: bytes | None = None
-        """None for a call that ended, or was half closed, before its request was there, or whose is too large."""
+        """None if the call ended or was half closed before its request came, or the request is too large."""
         self.is_gone = False
-        """Whether nobody waits for the answer any more."""
+        """Whether the caller no longer waits for the answer."""
         self.cancelled: Callable[[], object] | None = None
-        """What to call when that comes to be."""
+        """Called when the caller stops waiting."""
         self.over: Callable[[], object] | None = None
-        """What to call when gRPC has let go of the answer."""
+        """Called when gRPC has released the answer."""
         self._unsent: deque[bytes] = deque()
         self.unsent_bytes = 0
-        """What `send` was given and gRPC has not taken yet."""
+        """Size of the answers given to `send` that gRPC has not taken yet."""
         self._has_begun = self._is_sending = self._is_closed = False
         self._status: Any = None
         self._waiting: asyncio.Future[None] | None = None
-        core.open += 2  # the end of the call, and the answer that it is owed
-        # One object an operation and call: gRPC writes into them.
+        core.open += 2  # the end of the call, and its answer
+        # Each call needs its own operation objects, because gRPC writes into them.
         self._call.start_server_batch((cygrpc.ReceiveCloseOnServerOperation(0),), self._close)
 
     def receive(self, taken: Callable[["CoreCall"], None]) -> None:
-        """Take the request, once. It may come when the call was answered before."""
+        """Call `taken` once when the request has come, which may be after the call was answered."""
         self._taken = taken
         self._core.open += 1
         self._call.start_server_batch((cygrpc.ReceiveMessageOperation(0),), self._come)
 
     @property
     def is_answered(self) -> bool:
-        """Whether the status was given."""
+        """Whether the status was set."""
         return self._status is not None
 
     def when_over(self, callback: Callable[[], object]) -> None:
-        """Have a function called when gRPC has let go of the answer, behind those that were given before."""
+        """Call a function when gRPC has released the answer, after the functions that were given before."""
         before = self.over
 
         def both() -> None:
@@ -108,18 +108,18 @@ class CoreCall:
         self.over = callback if before is None else both
 
     def peer(self) -> str:
-        """Where it comes from, as gRPC writes it."""
+        """The caller's address in gRPC's form."""
         peer = self._call.peer()
         return peer.decode() if isinstance(peer, bytes) else str(peer)
 
     def auth_context(self) -> dict[str, list[bytes]]:
-        """What TLS knows of the caller; of a call in the clear what gRPC says of such."""
+        """The TLS properties of the caller; for a plaintext call gRPC's properties of such calls."""
         return {key.decode(): list(values) for key, values in cygrpc.auth_context(self._call).items()}
 
     def send(self, data: bytes) -> None:
-        """Send one of several answers. They go one after another; those of one turn of the loop in one write.
+        """Send one of several answers, in order; the answers of one turn of the loop are one write.
 
-        Nothing goes behind the status: gRPC refuses it, and then never lets go of the call.
+        No answer may follow the status, because gRPC would refuse it and never release the call.
         """
         if self._status is not None:
             return
@@ -129,15 +129,15 @@ class CoreCall:
         self.unsent_bytes += len(data)
 
     async def all_taken(self) -> None:
-        """Wait until gRPC has taken what was sent; only the handler does."""
+        """Wait until gRPC has taken all sent answers; only the handler does so."""
         self._send_waiting()
         while self._is_sending:
             await self._next_event()
 
     async def end(self, code: int, trailing: Metadata) -> None:
-        """Send the status behind what was sent, and wait until gRPC has let go of all; only the handler does.
+        """Send the status after the answers, and wait until gRPC has released all; only the handler does so.
 
-        Errors: CancelledError if its caller went away amid it.
+        Errors: CancelledError if the caller disconnects meanwhile.
         """
         self._end_with(None, code, "", trailing)
         self._core.open += 1  # the handler's own end, for which a stop waits
@@ -156,7 +156,7 @@ class CoreCall:
             self._waiting.set_result(None)
 
     def answer(self, data: bytes | None, code: int, details: str, trailing: Metadata) -> None:
-        """Send the answer, if there is one (more), and the status; nothing, if the handler sent the status before."""
+        """Send the last answer, if any, and the status. It does nothing if the handler has already sent the status."""
         self.cancelled = None
         if self._status is None:
             self._end_with(data, code, details, trailing)
@@ -175,11 +175,11 @@ class CoreCall:
             self._send_next()
 
     def _send_next(self) -> None:
-        """Begin to send an answer, or the last one with the status; gRPC may keep back what is followed at once."""
+        """Begin to send an answer, or the last one with the status; gRPC may buffer one if more follows at once."""
         operations = [] if self._has_begun else [cygrpc.SendInitialMetadataOperation(None, 0)]
         is_last = self._status is not None and len(self._unsent) <= 1
         if self._unsent:
-            # Not the first: the metadata before it is sent by a write alone, and gRPC would wait for one.
+            # Not for the first: only a write sends the metadata before it, and gRPC would wait for one.
             is_followed = self._has_begun and not is_last and (len(self._unsent) > 1 or self._status is not None)
             flags = cygrpc.WriteFlag.buffer_hint if is_followed else 0
             operations.append(cygrpc.SendMessageOperation(self._unsent[0], flags))
@@ -218,7 +218,7 @@ class CoreCall:
         self._core.ended_one()
 
     def _go(self) -> None:
-        """Nobody waits for an answer any more."""
+        """The caller no longer waits for an answer."""
         if not self.is_gone:
             self.is_gone = True
             if self.cancelled is not None:
@@ -236,14 +236,14 @@ class CoreCall:
 
 
 class Core:
-    """The core of a grpc.aio server, and our queue on it. Events are handled by the loop that opened it."""
+    """The core of a grpc.aio server with our queue. Events are handled by the loop that opened it."""
 
     def __init__(self, core: Any, clock: Clock) -> None:
         self._clock = clock
         self.open = 0
-        """So many events are still to come, and handlers to end behind their calls.
+        """Number of events still to come, and of handlers that will end after their calls.
 
-        The queue must not end before: gRPC ends the process that answers then.
+        The queue must not be shut down before, because gRPC aborts a process that answers later.
         """
         self._core = core
         self._queue = cygrpc.CompletionQueue()
@@ -251,16 +251,16 @@ class Core:
         self._methods: list[tuple[str, Callable[[CoreCall], None]]] = []
         self._first: deque[Any] = deque()
         self._turn = threading.Lock()
-        """Held while events lie here that the loop has not taken."""
+        """Held while there are events that the loop has not taken."""
         self._turn.acquire()
         self._is_over = False
         self._none_open = asyncio.Event()
 
     @classmethod
     def below(cls, server: grpc.aio.Server, clock: Clock) -> "Core | None":
-        """The core of a server that was not started yet; None if it has none, or one without what is needed.
+        """The core of a server that was not started yet; None if it has none, or one without the required functions.
 
-        A core that should be there and is not is told in the log.
+        If the core cannot be found, that is logged.
         """
         own = getattr(server, "_server", None)
         if not isinstance(own, cygrpc.AioServer):
@@ -275,7 +275,7 @@ class Core:
             return None
 
     def register(self, method: str, begun: Callable[[CoreCall], None]) -> None:
-        """Take the calls of a method, by full name, before the server starts. Nobody else may ask for them."""
+        """Take the calls of a method, by full name, before the server starts. No other code may request them."""
         self._core.register_method(method)
         self._methods.append((method, begun))
 
@@ -288,20 +288,20 @@ class Core:
         threading.Thread(target=self._wait, name="queue front", daemon=True).start()
 
     def _ask(self, method: str, begun: Callable[[CoreCall], None]) -> None:
-        """Ask for one more call of a method. Errors: ValueError, the server stops."""
+        """Request one more call of a method. Errors: ValueError if the server is stopping."""
         tag = partial(self._come, method, begun)
         self._core.request_registered_call(self._queue, self._queue, method, tag)
         self.open += 1
 
     def _come(self, method: str, begun: Callable[[CoreCall], None], event: Any) -> None:
-        if event.success:  # else the server stops
+        if event.success:  # otherwise the server is stopping
             begun(CoreCall(self, event))
-            with contextlib.suppress(ValueError):  # the stop began after this call had come, which is served still
+            with contextlib.suppress(ValueError):  # a stop began meanwhile; this call is still served
                 self._ask(method, begun)
         self.ended_one()
 
     def ended_one(self) -> None:
-        """One of those events has come."""
+        """One of the events counted in `open` has come."""
         self.open -= 1
         if not self.open:
             self._none_open.set()
@@ -316,7 +316,7 @@ class Core:
             self._queue.shutdown()
 
     def _wait(self) -> None:
-        """What the thread does. That a call is over wakes the loop only if nothing else does soon."""
+        """The thread's loop. The end of a call wakes the event loop only if no other event does so soon."""
         waiting: deque[Any] = deque()
         while not self._is_over:
             event = self._queue.poll(self._clock.now_ms() / 1000 + QUIET_S if waiting else None)
@@ -330,7 +330,7 @@ class Core:
             self._first, waiting = waiting, deque()
             try:
                 self._loop.call_soon_threadsafe(self._drain)
-            except RuntimeError:  # the loop was closed: nobody answers any more
+            except RuntimeError:  # the loop was closed: no answers follow
                 return
             self._turn.acquire()
 
@@ -345,13 +345,13 @@ class Core:
                 event.tag(event)
                 taken += 1
         finally:
-            if self._first:  # a tag failed
+            if self._first:  # a tag raised an exception
                 self._loop.call_soon(self._drain)
             else:
                 self._turn.release()
 
 
 def _is_quiet(event: Any) -> bool:
-    """Whether it only says that an answered call is over: nobody waits to hear of it, but perhaps its handler."""
+    """Whether it only reports the end of an answered call, for which at most the call's handler waits."""
     told = getattr(event.tag, "__func__", None)
     return told is CoreCall._sent or (told is CoreCall._close and not event.batch_operations[0].cancelled())

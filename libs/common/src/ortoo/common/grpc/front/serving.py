@@ -1,4 +1,4 @@
-"""Hot methods: registered on the core instead of grpc.aio, served by the same handlers within the same layers."""
+"""Hot methods: registered on the core instead of grpc.aio, served by the same handlers and layers."""
 
 import asyncio
 import contextlib
@@ -15,19 +15,19 @@ from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.containment import told_as
 
 UNSENT_BYTES_MAX = 32 << 10
-"""So much of a call's small answers may wait for gRPC before its handler does."""
+"""Maximum size of a call's small answers that wait for gRPC before the handler has to wait."""
 SMALL_BYTES = 2 << 10
 """Larger answers count as the call's memory until gRPC has taken them."""
 WAITED_FOR_BYTES = 8 << 10
-"""Behind a larger answer its handler waits for that: less lies in the connection's buffer as soon as it is sent."""
+"""After a larger answer the handler waits until gRPC has taken it; smaller ones fit into the connection's buffer."""
 UNKNOWN: int = grpc.StatusCode.UNKNOWN.value[0]
 
 
 class QueueFront:
-    """Stands before a server that was not started yet: what is added to it goes there, but for the hot methods."""
+    """A wrapper of a server that was not started yet. It passes on added handlers, except those of hot methods."""
 
     def __init__(self, server: grpc.aio.Server, core: Core, hot: Collection[str], layers: Layers, clock: Clock) -> None:
-        """`hot` are full names of methods of one request, which get the layers around them here."""
+        """`hot` are the full names of methods with one request; their layers are added here."""
         self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
         self._server = server
         self._core = core
@@ -37,14 +37,14 @@ class QueueFront:
         self._handlers: dict[str, Any] = {}
 
     def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
-        """What generated code calls. The hot ones are kept from grpc.aio, which would take their calls as well."""
+        """Called by generated code. Hot methods are not registered with grpc.aio, which would take their calls too."""
         cold = {name: handler for name, handler in handlers.items() if f"/{service}/{name}" not in self._hot}
         self._server.add_registered_method_handlers(service, cold)
         self._handlers |= {f"/{service}/{name}": handlers[name] for name in handlers.keys() - cold.keys()}
 
     @classmethod
     def before(cls, server: grpc.aio.Server, hot: Collection[str], layers: Layers) -> "QueueFront | None":
-        """One before this server; None where its core is another: then grpc.aio serves all methods."""
+        """A front for this server; None where its core is not the expected one, and grpc.aio serves all methods."""
         clock = SystemClock()
         core = Core.below(server, clock)
         return None if core is None else cls(server, core, hot, layers, clock)
@@ -64,7 +64,7 @@ class QueueFront:
 
 
 class _Method:
-    """One hot method: each call of it runs in a task of its own, begun in the context of the server's start."""
+    """One hot method: each call runs in its own task, in the context of the server's start."""
 
     def __init__(self, name: str, handler: Any, layers: Layers, clock: Clock) -> None:
         self._name = name
@@ -77,7 +77,7 @@ class _Method:
         self._around = contextvars.copy_context()
 
     def begin(self, call: CoreCall) -> None:
-        """The headers of a call have come. Receive its request, unless a layer refuses the call."""
+        """Handle the headers of a call: receive its request, unless a layer refuses the call."""
         arrival = call.arrival = self._arriving(call.metadata, lambda reason: self._end(call, reason))
         call.over = arrival.over
         if arrival.refused is None:
@@ -94,7 +94,7 @@ class _Method:
             context.finish(None)
 
     def take(self, call: CoreCall) -> None:
-        """The request of a call has come."""
+        """Handle the request of a call."""
         if call.is_answered:
             return
         if call.message is not None and not call.is_gone:
@@ -112,27 +112,27 @@ class _Method:
     def _begin_to_serve(self, call: CoreCall, message: bytes) -> None:
         context = FrontContext(call, self._clock)
         call.arrival.came()
-        # gRPC keeps the call until it is answered, and the call its task.
+        # gRPC keeps the call until it is answered, and the call keeps its task.
         self._loop.create_task(self._serve(call, message, context), context=self._around.copy())
 
     async def _serve(self, call: CoreCall, message: bytes, context: FrontContext) -> None:
-        """Nothing leaves it but the end of the process: a call that fails is answered."""
+        """Serve a call and answer it, also when it fails; only exceptions that end the process are raised."""
         data = None
         try:
             if call.is_gone:
                 raise asyncio.CancelledError
-            # Not before this first step: a task that is cancelled before it never begins, and would not answer.
+            # Not before this first step, because a task that is cancelled earlier never runs and would not answer.
             call.cancelled = asyncio.current_task().cancel  # type: ignore[union-attr]  # it is this one
             if self._has_many:
                 await self._answer_many(call, message, context)
             else:
                 data = await self._call(message, context)
         except asyncio.CancelledError:
-            if context.number == OK:  # no layer has said why
+            if context.number == OK:  # no layer set a status
                 context.set_code(grpc.StatusCode.CANCELLED)
         except grpc.aio.AbortError:
-            pass  # the context was told the status
-        except Exception as error:  # no layer translated it
+            pass  # the context has the status
+        except Exception as error:  # not translated by a layer
             failed = told_as(error, self._name)
             context.set_code(UNKNOWN)
             context.set_details(f"Unexpected {type(error).__name__}: {failed}")
@@ -144,7 +144,7 @@ class _Method:
         context.finish(data)
 
     async def _answer_many(self, call: CoreCall, message: bytes, context: FrontContext) -> None:
-        """Send each answer; small ones go on their way together, so that none of them costs a turn of the loop."""
+        """Send each answer; small ones are sent together, so that none of them costs a turn of the loop."""
         async with contextlib.aclosing(self._call(message, context)) as answers:
             async for data in answers:
                 call.send(data)

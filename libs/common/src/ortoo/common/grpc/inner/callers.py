@@ -42,7 +42,9 @@ CALLERS: Mapping[str, Callers] = {
     **_rows("NameService", SNODE | OPERATOR, "PutGroup", "DeleteGroup", "UndeleteGroup"),
     **_rows("NameService", SNODE | OPERATOR, "ListGroups", "ListDeletedGroups"),
     **_rows("NameService", SNODE | OPERATOR, "PutUser", "DeleteUser", "ListUsers"),
-    **_rows("NameService", SNODE | OPERATOR, "ListMembers", "ElectMember"),
+    **_rows("NameService", SNODE | OPERATOR, "ElectMember", "AcceptStore"),
+    # An enode's tool asks for the living replicas before a disk continues alone.
+    **_rows("NameService", ENODE | SNODE | OPERATOR, "ListMembers"),
     "NameService/Unregister": Callers(ENODE | SNODE, {"enode": ENODE, "snode": SNODE}),
     # Handle keys open every receipt handle, so that only snodes get them.
     "NameService/WatchRoutes": Callers(ENODE | SNODE | OPERATOR, {"with_handle_keys": SNODE}),
@@ -55,7 +57,7 @@ CALLERS: Mapping[str, Callers] = {
     **_rows("EnodeService", SNODE, "RecallDelayed", "ListDelayed"),
     **_rows("EnodeService", SNODE, "StoreHalf", "SettleHalf", "ListHalves", "ResumeHalf", "WatchHalves"),
     **_rows("EnodeService", SNODE, "UseDeliveryMode", "SetStoredMode", "QueryModes"),
-    # Replication between the members of an enode, and its administration.
+    # Replication between the replicas of an enode, and its administration.
     **_rows("MemberService", ENODE, "Speak", "Join", "CopyFrame"),
     **_rows("EnodeMembersService", SNODE | OPERATOR, "DescribeMembers", "HandOver", "AddMember", "RemoveMember"),
     # Served by every process.

@@ -94,7 +94,7 @@ def _check_certificate(certificates: CertificateRoles, call: Call, allowed: Role
     known = call.context.auth_context()
     if b"ssl" not in known.get("transport_security_type", ()):
         raise Forbidden(
-            "this port tells its health alone: the processes of the cluster call the one of "
+            "this port answers only health checks: the processes of the cluster call the one of "
             "tls_cluster_listen_address, and show a certificate (tls_cluster_certificate_file)",
             field="tls_cluster_listen_address",
         )
@@ -105,7 +105,7 @@ def _check_certificate(certificates: CertificateRoles, call: Call, allowed: Role
     settings = [setting_of(role) for role in roles]
     raise Forbidden(
         f"{call.method.name} is for {_said(allowed)}: expected a certificate for one of {shown(expected)}, and the "
-        f"caller's is for {Presented.of(known)}; call with a certificate of that role, or add the caller's name to "
+        f"caller's is for {Presented.of(known)}. Call with a certificate of that role, or add the caller's name to "
         f"{' or '.join(settings)} of this process",
         field=settings[0],
     )

@@ -1,4 +1,4 @@
-"""How many connections a server takes, and which ones it ends. Pure."""
+"""The limits of a server's connections, and the choice of connections to close. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,16 +9,16 @@ from ortoo.common.grpc.limits.connections import Connection, Peer
 from ortoo.common.grpc.limits.core_sockets import Resets
 
 CONNECTION_BYTES: Final = 64 << 10
-"""What an idle connection costs, about: 15 KiB in the clear, 36 KiB with TLS, and as much in the kernel."""
+"""The approximate memory of an idle connection: 15 KiB in plaintext, 36 KiB with TLS, and as much in the kernel."""
 CONNECTIONS_MIN: Final = 64
 ADDRESS_PERCENT: Final = 50
-"""What part of the connections may come from one address, unless an operator chooses their number."""
+"""The default percentage of the connections that may come from one address."""
 RESETS_PER_S_MAX, RESETS_TOGETHER_MAX = 2_000, 10_000
-"""How many streams a peer may reset each second, and beyond that once. A client does so when its calls time out."""
+"""Streams that a peer may reset per second, and its burst. A client resets a stream when its call times out."""
 EMPTY_RESETS_PER_S_MAX, EMPTY_RESETS_TOGETHER_MAX = 200, 1_000
-"""The same of streams on which it has sent no request: no client does that."""
+"""The same for streams on which it has sent no request: no client does that."""
 HEAVIEST_PERCENT: Final = 75
-"""What part of the bytes that were received of late the connections sent that are ended when memory is used up."""
+"""When memory is used up, the connections are closed that sent this percentage of the recently received bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class ConnectionLimits:
 
     @classmethod
     def chosen(cls, connections_max: int, of_address_max: int, memory_bytes: int, descriptors_max: int) -> Self:
-        """As an operator chose them; 0 = by `memory_bytes`, which clients may hold.
+        """The operator's limits; 0 = computed from `memory_bytes`, the budget of clients.
 
-        The port never takes more than `descriptors_max`, its part of the descriptors of the process: further
+        The port never takes more than `descriptors_max`, its part of the descriptors of the process. Further
         connections would take those that the store needs.
         """
         wanted = connections_max or max(memory_bytes // CONNECTION_BYTES, CONNECTIONS_MIN)
@@ -40,7 +40,7 @@ class ConnectionLimits:
         return cls(total, of_address_max or max(1, total * ADDRESS_PERCENT // 100))
 
     def surplus(self, connections: Sequence[Connection]) -> list[Connection]:
-        """The connections to end: of each address with too many those whose peers have been silent longest."""
+        """The connections to close: for each address with too many, those that have been silent longest."""
         count = Counter(one.peer[0] for one in connections)
         surplus: list[Connection] = []
         for address, number in count.items():
@@ -52,13 +52,13 @@ class ConnectionLimits:
 
 
 class ResetRates:
-    """Which peers open and reset streams faster than a client has reason to, for longer than a moment."""
+    """Detects peers that open and reset streams faster than any client does, for longer than a burst."""
 
     def __init__(self) -> None:
         self._known: dict[Peer, _Excess] = {}
 
     def is_beyond(self, peer: Peer, done: Resets, now_s: float) -> bool:
-        """Whether to end a peer that has done so much until now."""
+        """Whether to disconnect a peer with these total counts."""
         before = self._known.get(peer)
         if before is None:
             self._known[peer] = _Excess(done, now_s, 0.0, 0.0)
@@ -71,13 +71,13 @@ class ResetRates:
         return excess > RESETS_TOGETHER_MAX or excess_empty > EMPTY_RESETS_TOGETHER_MAX
 
     def keep(self, peers: Collection[Peer]) -> None:
-        """Forget all others: their connections are gone."""
+        """Forget all other peers, whose connections are closed."""
         self._known = {peer: known for peer, known in self._known.items() if peer in peers}
 
 
 @dataclass(frozen=True, slots=True)
 class _Excess:
-    """What a peer had done at a look, and how far it was beyond what a client does."""
+    """A peer's counts at one check, and its excess over the permitted rates."""
 
     done: Resets
     at_s: float
@@ -86,7 +86,7 @@ class _Excess:
 
 
 def heaviest(connections: Iterable[Connection], before: Mapping[Peer, int]) -> list[Connection]:
-    """Those that sent most since `before`, which has what each had sent: HEAVIEST_PERCENT of all, at least one."""
+    """Those that sent most since `before`, the earlier totals: HEAVIEST_PERCENT of all bytes, at least one."""
     grown = sorted(
         ((one.received_bytes - before.get(one.peer, 0), one) for one in connections), key=lambda pair: -pair[0]
     )

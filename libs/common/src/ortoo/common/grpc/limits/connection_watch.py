@@ -1,8 +1,8 @@
-"""Looks after the connections of a server, and ends those beyond its limits.
+"""Watches the connections of a server, and closes those above its limits.
 
 gRPC's core limits the number of connections of a port, and closes those that are not set up in time. It does not limit
-how many of them come from one address, a peer that opens and resets streams without end, or what all peers together
-make the core buffer. Nor does it close silent connections at a full port, so that new clients get in.
+the connections from one address, a peer's resets of streams, or the total size of the core's buffers. Nor does it close
+silent connections at a full port, so that new clients can connect.
 """
 
 import asyncio
@@ -29,26 +29,26 @@ from ortoo.common.process.clock import Clock
 
 LOOK_INTERVAL_S: Final = 1.0
 CROWDED_INTERVAL_S: Final = 0.1
-"""How often to look while an address has more connections than it may."""
+"""Interval between checks while an address has too many connections."""
 SOCKETS_A_LOOK: Final = 200
-"""Of how many connections a look learns the resets; each costs a fifth of a millisecond."""
+"""Number of connections whose resets one check reads; each costs a fifth of a millisecond."""
 RECEIPTS_S: Final = 20.0
-"""How often to learn what each peer has sent: it may be held half of it, and will not say for how long."""
+"""Interval between readings of the bytes that each peer has sent. The core may hold half a request for any time."""
 ADDRESSES_LOGGED: Final = 5
 TELL_INTERVAL_S: Final = 10.0
-"""How often the log tells of connections that were ended for one reason."""
+"""Interval between log events about connections that were closed for one reason."""
 _log = get_logger("connections")
 
 
 class ConnectionWatch:
-    """Looks at the connections of one server. What takes long is done in a thread."""
+    """Watches the connections of one server. Slow work is done in a thread."""
 
     def __init__(self, limits: ConnectionLimits, sockets: CoreSockets | None, guard: MemoryGuard, clock: Clock) -> None:
-        """`sockets` counts resets; None = nothing does."""
+        """`sockets` counts resets; None = they are not counted."""
         self.ports: set[int] = set()
-        """Those that the server listens on."""
+        """The ports that the server listens on."""
         self.ended = dict.fromkeys(("address", "resets", "memory", "silent"), 0)
-        """How many connections were ended, by the reason."""
+        """The number of closed connections, by reason."""
         self._limits = limits
         self._sockets = sockets
         self._guard = guard
@@ -58,7 +58,7 @@ class ConnectionWatch:
         self._failed_calls = 0
         self._next_socket = 0
         self._receipts: dict[Peer, int] = {}
-        """What each peer had sent, of late: RECEIPTS_S ago or up to twice as long."""
+        """The bytes that each peer had sent at the last reading, between RECEIPTS_S and twice as long ago."""
         self._receipts_next: dict[Peer, int] = {}
         self._receipts_at_s = float("-inf")
         self._told_at_s: dict[str, float] = {}
@@ -68,16 +68,16 @@ class ConnectionWatch:
         return self._full.findings(self._clock.monotonic_s())
 
     async def look_at_connections(self) -> None:
-        """End what is beyond the limits, for ever."""
+        """Close connections above the limits, until cancelled."""
         while True:
             is_crowded = await asyncio.to_thread(self._is_crowded)
             await self._clock.sleep(CROWDED_INTERVAL_S if is_crowded else LOOK_INTERVAL_S)
 
     async def look_at_memory(self) -> None:
-        """Give freed memory back, and end connections near the process's limit, for ever."""
+        """Return freed memory to the system, and close connections near the memory limit, until cancelled."""
         self._guard.begin(resident_bytes(), self._clock.monotonic_s())
         while True:
-            # It is 0 where the system does not tell, and while no descriptor is left to read it with.
+            # It is 0 where the system does not report it, and while no descriptor is free to read it.
             if resident := resident_bytes():
                 step = self._guard.look(resident, self._clock.monotonic_s())
                 if step is not Step.NOTHING:
@@ -85,7 +85,7 @@ class ConnectionWatch:
             await self._clock.sleep(self._guard.interval_s)
 
     def _step(self, step: Step) -> None:
-        """Do it. Connections are ended before memory is given back, for that takes longer."""
+        """Execute the step. Connections are closed before memory is returned, because that takes longer."""
         if step is Step.END_CONNECTIONS:
             self._end_heaviest()
         before = resident_bytes()
@@ -93,7 +93,7 @@ class ConnectionWatch:
         self._guard.shrunk(before, resident_bytes(), self._clock.monotonic_s())
 
     def _is_crowded(self) -> bool:
-        """Look once; whether an address had too many connections."""
+        """Check once; whether an address had too many connections."""
         self._look_at_resets()
         self._learn_receipts()
         if open_descriptors() < min(self._limits.of_address_max, self._full.full_from):
@@ -122,7 +122,7 @@ class ConnectionWatch:
                 )
 
     def _look_at_resets(self) -> None:
-        """Learn from the core which peers reset too many streams. Whether any can is seen by one cheap number."""
+        """Read from the core which peers reset too many streams, if one cheap counter shows that any can have."""
         if self._sockets is None:
             return
         failed_before, self._failed_calls = self._failed_calls, self._sockets.failed_calls()
@@ -147,7 +147,7 @@ class ConnectionWatch:
         self._end(chosen, "memory", log_events.CONNECTIONS_CLOSED_MEMORY)
 
     def _learn_receipts(self) -> None:
-        """Keep what each peer had sent until now."""
+        """Keep the bytes that each peer has sent until now."""
         now_s = self._clock.monotonic_s()
         if now_s - self._receipts_at_s >= RECEIPTS_S:
             self._receipts, self._receipts_at_s = self._receipts_next, now_s

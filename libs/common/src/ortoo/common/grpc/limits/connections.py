@@ -1,4 +1,4 @@
-"""The sockets of this process's connections, found by their addresses: gRPC lets nobody end one of them."""
+"""The sockets of this process's connections, found by their addresses, because gRPC has no way to close one of them."""
 
 import contextlib
 import os
@@ -16,38 +16,38 @@ _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
 _TCP_INFO_BYTES = 136
 _SILENT_MS, _RECEIVED = struct.Struct("=I"), struct.Struct("=Q")
 _SILENT_MS_AT, _RECEIVED_AT = 52, 128
-"""Where Linux has `tcpi_last_data_recv` and `tcpi_bytes_received`."""
+"""The offsets of `tcpi_last_data_recv` and `tcpi_bytes_received` on Linux."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A connection that somebody made to this process."""
+    """An incoming connection of this process."""
 
     descriptor: int
     port: int
     """Of this process."""
     peer: Peer
     silent_ms: int
-    """Since when the peer has sent nothing; 0 where the system does not tell."""
+    """The time since the peer last sent data; 0 where the system does not report it."""
     received_bytes: int
-    """What the peer has sent; 0 where the system does not tell."""
+    """The bytes that the peer has sent; 0 where the system does not report it."""
 
 
 def peer_of(name: str) -> Peer | None:
-    """The address in what gRPC says of a peer, such as `ipv4:127.0.0.1:4711`; None for one that has no port."""
+    """The address in gRPC's name of a peer, such as `ipv4:127.0.0.1:4711`; None for one that has no port."""
     _, _, address = name.partition(":")
     host, _, port = unquote(address).rpartition(":")
     return (_plain(host.strip("[]")), int(port)) if port.isdecimal() else None
 
 
 def address_of(name: str) -> str:
-    """The host in what gRPC says of a peer; what it says for one that has no port."""
+    """The host in gRPC's name of a peer; the whole name for one that has no port."""
     peer = peer_of(name)
     return name if peer is None else peer[0]
 
 
 def connections_to(ports: Collection[int]) -> list[Connection]:
-    """The connections that others made to these ports of this process, also those that are not set up yet."""
+    """The incoming connections to these ports of this process, also those that are not set up yet."""
     found = []
     for descriptor in _open_descriptors():
         with contextlib.suppress(OSError), _borrowed(descriptor) as one:
@@ -58,9 +58,9 @@ def connections_to(ports: Collection[int]) -> list[Connection]:
 
 
 def end_connections(peers: Collection[Peer | None]) -> set[Peer]:
-    """Shut down the connections to these peers; returns whose were found.
+    """Shut down the connections to these peers; returns the peers that were found.
 
-    Whoever serves them meets an end of the stream, and gives up every call on them with all that it holds.
+    The server then reads an end of the stream, and ends every call on them and frees its memory.
     """
     ended: set[Peer] = set()
     for descriptor in _open_descriptors() if peers else ():
@@ -73,7 +73,7 @@ def end_connections(peers: Collection[Peer | None]) -> set[Peer]:
 
 
 def end_connection(descriptor: int, peer: Peer) -> bool:
-    """Shut down one connection; False if the number is another socket's by now, or of none."""
+    """Shut down one connection; False if the descriptor now belongs to another socket, or to none."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as pinned:
         if _name(pinned.getpeername()) == peer:
             pinned.shutdown(socket.SHUT_RDWR)
@@ -88,7 +88,7 @@ def _open_descriptors() -> Iterator[int]:
 
 @contextlib.contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket]:
-    """A descriptor as a socket, which stays open. Errors: OSError, it is none, or does not exist any more."""
+    """A descriptor as a socket, which stays open. Errors: OSError if it is not a socket or no longer exists."""
     borrowed = socket.socket(fileno=descriptor)
     try:
         yield borrowed
@@ -113,5 +113,5 @@ def _silence_and_receipts(connection: socket.socket) -> tuple[int, int]:
 
 
 def _plain(host: str) -> str:
-    """An address without its zone, one of IPv4 as itself: a listener for both sees it as one of IPv6."""
+    """An address without its zone. IPv4 addresses that a dual-stack listener sees as IPv6 are converted back."""
     return host.partition("%")[0].removeprefix(MAPPED)

@@ -1,6 +1,6 @@
-"""What gRPC's core counts for each connection of a server (channelz): streams that the peer opened and reset.
+"""The core's counters for each connection of a server (channelz): streams that the peer opened and reset.
 
-All that is private of grpcio's channelz is used in this file.
+Only this file uses private names of grpcio's channelz.
 """
 
 import json
@@ -13,12 +13,12 @@ from ortoo.common.grpc.limits.connections import Peer, peer_of
 
 OPTIONS: Final = (("grpc.enable_channelz", 1),)
 PAGE = 500
-"""How many connections are asked for at once."""
+"""Number of connections of one request to channelz."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoreSocket:
-    """A connection as the core numbers it."""
+    """A connection with the core's number for it."""
 
     number: int
     peer: Peer
@@ -26,7 +26,7 @@ class CoreSocket:
 
 @dataclass(frozen=True, slots=True)
 class Resets:
-    """How often a peer reset a stream, and how many messages it sent."""
+    """The number of a peer's stream resets, and of its messages."""
 
     count: int
     messages: int
@@ -36,12 +36,12 @@ class CoreSockets:
     """The connections of one server."""
 
     def __init__(self, server: int) -> None:
-        """`server` is the core's number of it."""
+        """`server` is the core's number of the server."""
         self._server = server
 
     @classmethod
     def of_newest(cls) -> Self | None:
-        """Those of the server that was made last in this process; None if the core does not tell."""
+        """Those of the server that was made last in this process; None if the core does not report it."""
         newest, start = 0, 0
         try:
             while True:
@@ -54,7 +54,7 @@ class CoreSockets:
             return None
 
     def failed_calls(self) -> int:
-        """How many calls of the server did not end well, whatever the reason. Cheap."""
+        """The number of failed calls of the server, for any reason. Cheap."""
         for one in json.loads(cygrpc.channelz_get_servers(self._server)).get("server", ()):
             if int(one["ref"]["serverId"]) == self._server:
                 return int(one["data"].get("callsFailed", 0))
@@ -68,7 +68,7 @@ class CoreSockets:
             page = json.loads(cygrpc.channelz_get_server_sockets(self._server, start, PAGE))
             refs: list[dict[str, Any]] = page.get("socketRef", [])
             for ref in refs:
-                # The name is such as "chttp2 ipv4:127.0.0.1:4711".
+                # An example of a name is "chttp2 ipv4:127.0.0.1:4711".
                 peer = peer_of(str(ref.get("name", "")).rpartition(" ")[2])
                 if peer is not None:
                     found.append(CoreSocket(int(ref["socketId"]), peer))
@@ -77,7 +77,7 @@ class CoreSockets:
             start = max(int(ref["socketId"]) for ref in refs) + 1
 
     def resets(self, socket: CoreSocket) -> Resets:
-        """What the peer of a connection has done until now; nothing for a connection that is gone."""
+        """The counts of a connection's peer until now; zeros for a closed connection."""
         try:
             data = json.loads(cygrpc.channelz_get_socket(socket.number))["socket"]["data"]
         except (KeyError, ValueError):

@@ -11,7 +11,7 @@ from typing import Final
 SHORT: Final = 1_024
 """For lists of settings: retry delays, columns, enodes, zones."""
 MESSAGES: Final = 4_096
-"""For messages and what belongs to one message: a batch holds at most so many."""
+"""For messages and values of one message; it is the maximum number of messages of a batch."""
 QUEUES: Final = 16_384
 """For queues, topics, offsets and locks of one client."""
 RANGES: Final = 65_536

@@ -62,7 +62,7 @@ class FullPorts:
         for port, seen in sorted(self._seen.items()):
             if now_s - seen.at_s <= FOUND_S:
                 yield Finding(
-                    "connections used up",
+                    "connection limit reached",
                     f"port {port} had {seen.connections} connections of {self.connections_max}, as connections_max, "
                     f"the memory budget and the process's limit of {Descriptors.of_process().limit} file descriptors "
                     f"allow; {seen.closed} that sent nothing were closed",

@@ -1,9 +1,9 @@
-"""Requests that the caller compressed by gRPC's own means, inflated within the limit of a message.
+"""Decompresses requests that the caller compressed by gRPC's own means, within the limit of a message.
 
-gRPC's core would inflate each request as soon as it has come, on several threads and before anything counts its memory:
-a hundred requests of 8 KB become a hundred times 8 MiB. Servers therefore switch that off (`OPTIONS`) and inflate a
-request themselves, one at a time, after the caller is known. gRPC does not tell whether a request is compressed. The
-first bytes do: no request of any method begins as gzip or zlib data do, and a test looks at all of them.
+gRPC's core would decompress each request on arrival, on several threads and before its memory is counted. A hundred
+requests of 8 KB would become a hundred times 8 MiB. Servers therefore switch that off (`OPTIONS`). They decompress one
+request at a time, after the caller is known. The core does not report whether a request is compressed, but its first
+bytes do. No request of any method begins like gzip or zlib data, and a test checks all methods.
 """
 
 import zlib
@@ -19,11 +19,11 @@ WINDOWS: Final = {
     # As the key of a protobuf field this is field 15, a number.
     **dict.fromkeys((b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"), zlib.MAX_WBITS),
 }
-"""The first bytes of gzip and zlib data, and how zlib is told of them."""
+"""The first bytes of gzip and zlib data, and zlib's `wbits` for them."""
 
 
 def inflated(data: bytes) -> bytes:
-    """A request as the caller's application gave it. Errors: Invalid, if it is damaged or too large."""
+    """The decompressed request. Errors: Invalid if it is damaged or too large."""
     window = WINDOWS.get(data[:2])
     if window is None:
         return data

@@ -1,8 +1,8 @@
 """Counts the elements of lists (repeated fields) in the raw bytes of a protobuf message.
 
-The weight of an element stands for what decoding it costs: 2 for a message, 1 for a text, an eighth of its bytes for a
-packed number. A message weighs at most as much as it has bytes. The count stops as soon as one list, or the weight of
-all lists together, exceeds its limit.
+The weight of an element is its decoding cost: 2 for a message, 1 for a text, 1/8 of its bytes for a packed number.
+The weight of a message is at most its number of bytes. The count stops as soon as one list, or the weight of
+all lists, exceeds its limit.
 """
 
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from google.protobuf.message import DecodeError
 from ortoo.common.errors import Invalid
 
 UNCOUNTED_BYTES: Final = 262_144
-"""A request of at most this many bytes is decoded whatever is in it."""
+"""A request of at most this many bytes is decoded without counting."""
 WEIGHT_MAX: Final = 524_288
-"""How much the lists of one request may weigh together: decoding them takes at most about 50 MiB."""
+"""Maximum weight of all lists of one request; decoding them takes at most about 50 MiB."""
 FIELDS_MAX: Final = 65_536
-"""How many fields of one request are visited at most."""
+"""Maximum number of visited fields of one request."""
 COARSE_FIELDS_MAX: Final = 16_384
-"""How many fields are visited before the weight is estimated by what costs less."""
+"""Number of fields that are visited before the weight is estimated more cheaply."""
 PACKED_BYTES: Final = 8
 """The number of bytes of packed numbers with a weight of 1."""
 VARINT_BYTES_MAX: Final = 10
@@ -82,9 +82,9 @@ class RawElements:
         self._translated = bytes(sorted(self.key_bytes))
 
     def check(self, data: bytes) -> bool:
-        """Refuse a message that is too costly to decode; whether all its lists are known to be short enough.
+        """Refuse a message that is too costly to decode; whether all its lists are certainly short enough.
 
-        Errors: Invalid, naming the list; DecodeError.
+        Errors: DecodeError, and Invalid, naming the list.
         """
         if len(data) <= self.uncounted_bytes:
             return False
@@ -119,13 +119,13 @@ def _visit(  # noqa: C901  # one loop, because a call for each field would doubl
 ) -> int | None:
     """The weight of a message; None if it has more than `fields_max` fields.
 
-    Without `visits_all` it is an upper bound: short elements of lists are not visited. Errors: Invalid, naming the
-    list; DecodeError.
+    Without `visits_all` it is an upper bound: short elements of lists are not visited. Errors: DecodeError, and
+    Invalid, naming the list.
     """
     position, end, weight, fields_left = 0, len(data), 0, fields_max
     fields = elements.fields
     counts: dict[str, int] = {}
-    """Of the lists in the element that is being visited; a message that is no element counts with what it is in."""
+    """Of the lists in the visited element. A message that is not a list element counts as part of its parent."""
     above: list[tuple[int, Mapping[int, RawField], dict[str, int]]] = []
     try:
         while True:
@@ -197,7 +197,7 @@ def _visit(  # noqa: C901  # one loop, because a call for each field would doubl
 
 
 def _packed_count(data: bytes, position: int, stop: int, field: RawField) -> int:
-    """How many numbers are packed there."""
+    """The number of numbers in a packed field."""
     if field.packed_bytes:
         return (stop - position) // field.packed_bytes
     return len(data[position:stop].translate(None, _CONTINUED))

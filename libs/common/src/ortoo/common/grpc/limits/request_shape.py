@@ -1,11 +1,11 @@
 """The lists (repeated fields) of each method's requests, and the refusal of requests whose lists are too long.
 
     read = counted("/ortoo.v1.ProducerService/Publish", PublishRequest.FromString)
-    request = read(data)                # Errors: Invalid, naming the list; DecodeError
+    request = read(data)                # Errors: DecodeError, and Invalid, naming the list
 
-Decoding allocates a hundred bytes and more for an element that takes two bytes on the wire, so that a request of 8 MiB
-could have four million elements. Therefore the elements of large requests are counted in the raw bytes. The lists of
-smaller ones are measured after decoding.
+Decoding allocates a hundred bytes and more for an element that takes two bytes on the wire. A request of 8 MiB could
+have four million elements. Therefore the elements of large requests are counted in the raw bytes. The lists of smaller
+ones are measured after decoding.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class RequestShape:
     """The lists of one type of request."""
 
     def __init__(self, descriptor: Descriptor) -> None:
-        """Errors: KeyError, a list has no limit; RecursionError, a message contains itself."""
+        """Errors: KeyError if a list has no limit, RecursionError if a message contains itself."""
         self._lists: list[_List] = []
         self.elements = _elements(descriptor, (), self._lists)
         """None if it has no list."""
@@ -69,10 +69,10 @@ class _List:
 
 
 def counted(path: str, read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """What counts the elements of a method's requests, and decodes them by `read`.
+    """A function that counts the elements of a method's requests, and decodes them by `read`.
 
-    `path` is like "/ortoo.v1.Service/Method". Errors: KeyError, a list has no limit; of the result: Invalid, naming
-    the list, DecodeError.
+    `path` is like "/ortoo.v1.Service/Method". Errors: KeyError if a list has no limit. The function raises DecodeError,
+    and Invalid, naming the list.
     """
     shape = shape_of(path)
     if shape is None or shape.elements is None:

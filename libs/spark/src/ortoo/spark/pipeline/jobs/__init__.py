@@ -1,1 +1,1 @@
-"""The jobs: each is a function of its settings; a lake, a topic or a report comes out."""
+"""The jobs. Each is a function of its settings and produces a lake, a topic or a report."""

@@ -1,4 +1,4 @@
-"""archive: topics into the lake, as a stream that is resumed where it was."""
+"""archive: writes topics into the lake, as a stream that is resumed from its checkpoint."""
 
 import json
 from pathlib import Path
@@ -15,14 +15,14 @@ from ortoo.spark.pipeline.running.progress import ProgressLines, Say
 from ortoo.spark.pipeline.running.settings import PipelineSettings
 
 NEEDED = ("topic", "enode", "queue_id", "offset", "stored_at", "body")
-"""Columns that every lake has: without them it could neither be checked nor replayed."""
+"""Columns that every lake needs for checks and replays."""
 _POLL_S = 0.5
 
 
 def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> Reconciliation | None:
-    """Read what is there into the lake and check it; without `once` go on until the query is stopped.
+    """Read the stored messages into the lake and check it; without `once` continue until the query is stopped.
 
-    Errors: Invalid for settings, and what the query failed with.
+    Errors: Invalid for settings, or the error of the query.
     """
     job, lake = settings.archive, settings.the_lake()
     frame = _messages(spark, settings)
@@ -53,7 +53,7 @@ def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> 
 
 
 def check(spark: Any, settings: PipelineSettings, say: Say) -> Reconciliation | None:
-    """Compare the lake with what the query has read, say it, and keep the report beside the lake."""
+    """Compare the lake with the offsets that the query has read, and write the report beside the lake."""
     lake = settings.the_lake()
     start, end = remember_start(lake, settings.checkpoint), committed_offsets(settings.checkpoint)
     if start is None or end is None:
@@ -70,10 +70,10 @@ def check(spark: Any, settings: PipelineSettings, say: Say) -> Reconciliation | 
 def _messages(spark: Any, settings: PipelineSettings) -> Any:
     job = settings.archive
     if bool(job.topics) == bool(job.pattern):
-        raise Invalid("give either `topics` or `pattern` in the table [archive]", field="archive.topics")
+        raise Invalid("expected either `topics` or `pattern` in the table [archive]", field="archive.topics")
     columns = list(job.columns) or [column.name for column in COLUMNS if column.usual]
     if missing := [name for name in NEEDED if name not in columns]:
-        raise Invalid(f"a lake needs the columns {', '.join(missing)} as well", field="archive.columns")
+        raise Invalid(f"missing columns {', '.join(missing)}; a lake needs them", field="archive.columns")
     if unknown := [name for name in columns if name not in BY_NAME]:
         raise Invalid(f"there is no column {unknown[0]!r}", field="archive.columns")
     register(spark)
@@ -99,7 +99,7 @@ def committed_offsets(checkpoint: Path) -> Offsets | None:
 
 
 def remember_start(lake: Lake, checkpoint: Path) -> Offsets | None:
-    """Where the query started, noted in the lake at the first call, because Spark forgets old batches."""
+    """The start of the query; stored in the lake at the first call, because Spark deletes old batches."""
     if (note := lake.note("start.json")) is not None:
         return Offsets.of_json(json.loads(note))
     planned = _numbers(checkpoint / "offsets")
@@ -115,6 +115,6 @@ def _numbers(folder: Path) -> set[int]:
 
 
 def _offsets(checkpoint: Path, number: int) -> Offsets:
-    """The file has a version, a line about the batch, and one line of JSON for each source; we have one."""
+    """The file has a version, a line about the batch, and one line of JSON for each source; we have one source."""
     lines = (checkpoint / "offsets" / str(number)).read_text().splitlines()
     return Offsets.of_json(json.loads(lines[2]))

@@ -1,4 +1,4 @@
-"""compact: few large files instead of many small ones, date by date; plain lakes lose what is in them twice."""
+"""compact: merges small files of a date into large ones, and removes duplicates in plain lakes."""
 
 import datetime
 import os
@@ -15,11 +15,11 @@ from ortoo.spark.pipeline.running.progress import Say
 from ortoo.spark.pipeline.running.settings import PipelineSettings
 
 _KEY = ("topic", "enode", "queue_id", "offset", "stored_at")
-"""What tells messages apart: a topic that was deleted and created again begins at the same offsets, at another time."""
+"""Identifies a message; `stored_at` distinguishes a topic that was created again and starts at the same offsets."""
 
 
 def compact(settings: PipelineSettings, say: Say) -> tuple[int, int]:
-    """Compact every date that is closed; returns the number of files before and after."""
+    """Compact every closed date; returns the number of files before and after."""
     lake, job = settings.the_lake(), settings.compact
     today = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC).date()
     newest = str(today - datetime.timedelta(days=job.open_days))
@@ -40,7 +40,7 @@ def compact(settings: PipelineSettings, say: Say) -> tuple[int, int]:
 
 
 def _compact_plain(lake: Lake, date: str) -> None:
-    """Rewrite one date: the new file first under a name that readers skip, then in the place of the old ones."""
+    """Rewrite one date: write the new file under a name that readers skip, then replace the old files by it."""
     folder = lake.folder / f"{DATE}={date}"
     old = sorted(folder.glob("*.parquet"))
     if len(old) < 2:
@@ -50,7 +50,7 @@ def _compact_plain(lake: Lake, date: str) -> None:
     name = f"compacted-{Randomness().id_text()}"
     waiting = folder / f"_{name}.new"
     pq.write_table(table, waiting, compression="zstd")
-    # A crash between the two leaves every message twice, which readers may see until the next compaction; never less.
+    # A crash between the steps leaves every message twice until the next compaction, but loses none.
     _sync(waiting)
     waiting.rename(folder / f"{name}.parquet")
     _sync(folder)
@@ -59,7 +59,7 @@ def _compact_plain(lake: Lake, date: str) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Have a file's bytes, or a folder's names, outlive a power cut."""
+    """Sync a file, or the names in a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""lag: how far groups are behind, how fast they catch up, and who stands still; each run adds a moment to a history."""
+"""lag: adds a sample to a history of the lag of groups, their speed, and stuck queues."""
 
 import csv
 import datetime
@@ -15,7 +15,7 @@ from ortoo.spark.pipeline.running.settings import PipelineSettings
 
 
 class Moment(NamedTuple):
-    """One group and topic at one time."""
+    """One group and topic in one sample."""
 
     seen_at_ms: int
     group: str
@@ -28,7 +28,7 @@ class Moment(NamedTuple):
 
 
 def lag(settings: PipelineSettings, say: Say) -> list[Moment]:
-    """Take a moment, add it to lag.csv, and write lag.html and lag.png; returns the moment's rows."""
+    """Take a sample, add it to lag.csv, and write lag.html and lag.png; returns the sample's rows."""
     folder = settings.output("reports", settings.lag.output_path)
     link = link_to(settings.cluster)
     now = _taken(link, settings)
@@ -40,7 +40,7 @@ def lag(settings: PipelineSettings, say: Say) -> list[Moment]:
         folder,
         "lag",
         "Lag of consumer groups",
-        f"{len({m.seen_at_ms for m in history})} moments; lag is what is stored and not acknowledged.",
+        f"{len({m.seen_at_ms for m in history})} samples; lag counts stored messages that are not acknowledged.",
         [table],
         _figure(history),
     )
@@ -70,7 +70,7 @@ def _taken(link: Link, settings: PipelineSettings) -> list[Moment]:
 
 
 def _rows(history: list[Moment]) -> list[tuple[object, ...]]:
-    """The newest moment of each group and topic, with its speed since the one before."""
+    """The newest sample of each group and topic, with the speed since the previous one."""
     rows: list[tuple[object, ...]] = []
     for (group, topic), moments in _series(history):
         newest, speed, left = moments[-1], None, None
@@ -86,7 +86,7 @@ def _rows(history: list[Moment]) -> list[tuple[object, ...]]:
 
 
 def _series(history: list[Moment]) -> list[tuple[tuple[str, str], list[Moment]]]:
-    """The moments of each group and topic."""
+    """The samples of each group and topic."""
     series: dict[tuple[str, str], list[Moment]] = defaultdict(list)
     for moment in history:
         series[moment.group, moment.topic].append(moment)
@@ -119,7 +119,7 @@ def _figure(history: list[Moment]) -> object:
     for (group, topic), moments in series[:12]:
         times = [datetime.datetime.fromtimestamp(m.seen_at_ms / 1000, datetime.UTC) for m in moments]
         axes.plot(times, [m.lag for m in moments], marker="o", label=f"{group} / {topic}")
-    axes.set_ylabel("messages behind")
+    axes.set_ylabel("lag, messages")
     axes.set_ylim(bottom=0)
     axes.grid(visible=True, alpha=0.3)
     if series:

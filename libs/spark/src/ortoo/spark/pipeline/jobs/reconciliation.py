@@ -1,4 +1,4 @@
-"""Comparing what was read with what lies in the lake, queue by queue."""
+"""Compares the messages that were read with those in the lake, queue by queue."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from ortoo.spark.lake.table import DATE, Lake
 
 @dataclass(frozen=True, slots=True)
 class QueueCount:
-    """What the lake holds of one queue."""
+    """The rows of one queue in the lake."""
 
     rows: int
     distinct: int
@@ -24,7 +24,7 @@ class QueueCount:
 
 @dataclass(frozen=True, slots=True)
 class QueueCheck:
-    """One queue: what should be there, what is there, and what is wrong, if anything."""
+    """The expected and actual rows of one queue, and their differences."""
 
     topic: str
     enode: str
@@ -37,33 +37,33 @@ class QueueCheck:
 
     @property
     def right(self) -> bool:
-        """Whether every message is there once."""
+        """Whether every message is in the lake once."""
         return not self.duplicates and not self.missing
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """All queues."""
+    """The checks of all queues."""
 
     checks: tuple[QueueCheck, ...]
 
     @property
     def right(self) -> bool:
-        """Whether every message of every queue is there once."""
+        """Whether every message of every queue is in the lake once."""
         return all(check.right for check in self.checks)
 
     @property
     def rows(self) -> int:
-        """How many rows the lake holds."""
+        """Number of rows in the lake."""
         return sum(check.rows for check in self.checks)
 
     def write(self, file: Path) -> None:
-        """Keep the report as JSON."""
+        """Write the report as JSON."""
         report = {"right": self.right, "rows": self.rows, "queues": [asdict(check) for check in self.checks]}
         file.write_text(json.dumps(report, indent=2) + "\n")
 
     def lines(self) -> Iterable[str]:
-        """The report for a person: one line when all is right, one for each queue that is not."""
+        """The report as text: one line when all is right, otherwise one for each differing queue."""
         wrong = [check for check in self.checks if not check.right]
         if not wrong:
             yield f"reconciled: {self.rows:,} rows from {len(self.checks)} queues, each message once"
@@ -75,7 +75,7 @@ class Reconciliation:
 
 
 def reconcile(start: Offsets, end: Offsets, held: Mapping[Queue, QueueCount]) -> Reconciliation:
-    """Compare the offsets that a query has read with what the lake holds: a pure function."""
+    """Compare the offsets that a query has read with the rows of the lake; without I/O."""
     checks = []
     for queue in sorted(set(end.queues) | set(held)):
         found = held.get(queue, QueueCount(0, 0, 0))
@@ -91,7 +91,7 @@ def reconcile(start: Offsets, end: Offsets, held: Mapping[Queue, QueueCount]) ->
 
 
 def counts(frame: Any) -> dict[Queue, QueueCount]:
-    """What a frame of messages holds of each queue, counted by Spark."""
+    """The rows of each queue in a frame of messages, counted by Spark."""
     rows = frame.sparkSession.sql(
         """
         select topic, enode, queue_id, count(*) as total, count(distinct offset) as different,
@@ -106,9 +106,9 @@ def counts(frame: Any) -> dict[Queue, QueueCount]:
 
 
 def counts_by_date(lake: Lake) -> dict[Queue, QueueCount]:
-    """The same for a Delta lake anywhere, without Spark, which needs a package of its own for each kind of store.
+    """The rows of each queue in a Delta lake, counted without Spark, which needs a package for each object store.
 
-    A message has one date, so what each date holds is added up, and only one date's places are in memory.
+    A message has one date, so counts of dates are added, with the positions of only one date in memory.
     """
     dataset, found = lake.table().to_pyarrow_dataset(), dict[Queue, QueueCount]()
     of_offset = [("offset", kind) for kind in ("count", "count_distinct", "min")]

@@ -1,4 +1,4 @@
-"""replay: messages from the lake into a topic, in the order of their queues; the same job again adds nothing."""
+"""replay: writes messages of the lake into a topic, in the order of their queues. Repeating a job adds nothing."""
 
 import hashlib
 from typing import Any
@@ -13,14 +13,14 @@ from ortoo.spark.writing.sink_account import SinkAccount
 from ortoo.spark.writing.write_options import COLUMNS
 
 _PLACES = ("topic", "enode", "queue_id")
-"""Where a message was; it goes where the new topic puts it."""
+"""The original position of a message, which the new topic replaces."""
 
 
 def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
-    """Write the messages that match into the topic; returns how many matched."""
+    """Write the matching messages into the topic; returns their number."""
     lake, job = settings.the_lake(), settings.replay
     if not job.topic:
-        raise Invalid("into which topic? Set `topic` in the table [replay]", field="replay.topic")
+        raise Invalid("missing topic; set `topic` in the table [replay]", field="replay.topic")
     frame = lake.read(spark)
     if job.where:
         frame = frame.where(job.where)
@@ -53,7 +53,7 @@ def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
 
 
 def _columns(names: list[str], mark: str) -> list[str]:
-    """The columns of messages, with the property that says where each one was."""
+    """The columns of messages, with the property for the original position."""
     kept = [
         name for name in names if name in COLUMNS and name not in (*_PLACES, "properties", "message_id", "deliver_at")
     ]
@@ -70,7 +70,7 @@ def _columns(names: list[str], mark: str) -> list[str]:
 
 
 def _job_id(settings: PipelineSettings) -> str:
-    """One id for one lake, condition and topic: forgetting to give a job its id doubles nothing."""
+    """The same id for the same lake, condition and topic, so that repeating a job without an id adds nothing."""
     text = "\x1f".join((settings.lake.path, settings.replay.where, settings.replay.topic))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 

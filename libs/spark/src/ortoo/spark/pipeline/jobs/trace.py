@@ -1,4 +1,4 @@
-"""trace: how long messages took from their producer to the disk, and how many were tried again or given up."""
+"""trace: latencies of messages from producer to disk, and numbers of retries and dead letters."""
 
 from typing import Any
 
@@ -33,8 +33,8 @@ def trace(spark: Any, settings: PipelineSettings, say: Say) -> list[Any]:
     latency = Table("From producer to disk", _NAMES, [tuple(row) for row in rows])
     attempts = _attempts(settings, say)
     note = (
-        f"{sum(row.messages for row in rows):,} messages; latency is the time of storing less the producer's clock. "
-        "“Clocks apart” counts messages that seem to be stored before they were made."
+        f"{sum(row.messages for row in rows):,} messages; latency is the store time minus the producer's time. "
+        "“Clocks apart” counts messages with a negative latency."
     )
     page = write_page(folder, "trace", "Trace of messages", note, [latency, attempts], _figure(rows))
     csv = "\n".join(",".join(map(str, row)) for row in [[n.replace(" ", "_") for n in _NAMES], *rows])

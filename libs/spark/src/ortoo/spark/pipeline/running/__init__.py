@@ -1,1 +1,1 @@
-"""What the jobs stand on: settings, a Spark session, progress lines, pages of reports."""
+"""Shared parts of the jobs: settings, a Spark session, progress lines, report pages."""

@@ -1,4 +1,4 @@
-"""Reports that a person looks at: one page of HTML with tables and a plot, and the plot as a picture beside it."""
+"""Report pages: HTML with tables and a plot, and the plot as a separate picture."""
 
 import base64
 import html
@@ -46,7 +46,7 @@ def write_page(folder: Path, name: str, title: str, note: str, tables: Sequence[
 
 
 def shown(cell: object) -> str:
-    """A cell as people read it."""
+    """A cell as text for people."""
     if cell is None:
         return "–"
     if isinstance(cell, bool) or not isinstance(cell, int | float):

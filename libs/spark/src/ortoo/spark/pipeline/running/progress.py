@@ -10,15 +10,15 @@ Say = Callable[[str], None]
 
 
 class ProgressLines:
-    """Says what a query has done since it was asked last."""
+    """Prints the progress of a query since the previous call."""
 
     def __init__(self, say: Say) -> None:
-        """Say lines to `say`."""
+        """Pass lines to `say`."""
         self._say = say
         self._shown = -1
 
     def show(self, query: Any) -> None:
-        """Say a line for each new batch that had rows."""
+        """Print a line for each new batch that had rows."""
         for progress in query.recentProgress:
             if progress.batchId > self._shown:
                 self._shown = progress.batchId
@@ -27,7 +27,7 @@ class ProgressLines:
 
 
 def line(progress: Any) -> str:
-    """What one batch did, and how far the query is behind."""
+    """The work of one batch, and the lag of the query."""
     source = progress.sources[0]
     speed = progress.processedRowsPerSecond or 0.0
     return (
@@ -37,7 +37,7 @@ def line(progress: Any) -> str:
 
 
 def lag_of(latest: Any, end: Any) -> int:
-    """How many messages lie between two offsets as Spark reports them."""
+    """Number of messages between two offsets that Spark reports."""
     newest, reached = _read(latest), _read(end)
     return sum(max(offset - reached.queues.get(queue, 0), 0) for queue, offset in newest.queues.items())
 

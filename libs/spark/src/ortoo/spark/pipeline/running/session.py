@@ -1,4 +1,4 @@
-"""The Spark session that jobs run in."""
+"""The Spark session of the jobs."""
 
 import logging
 import os
@@ -16,11 +16,11 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 @contextmanager
 def session(settings: SparkSettings) -> Iterator[Any]:
-    """The session that is active here, left as it is; otherwise a new one, stopped at the end.
+    """The active session, which is not stopped; otherwise a new one, stopped at the end.
 
-    Errors: Unsupported without Java, Invalid for a setting that is no pair.
+    Errors: Unsupported without Java, Invalid for a setting without a value.
     """
-    # Workers run the first python3 on the path unless they are told otherwise, and that one may lack pyarrow.
+    # By default workers run the first python3 in the path, which may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -29,15 +29,15 @@ def session(settings: SparkSettings) -> Iterator[Any]:
         yield active
         return
     builder = SparkSession.builder.appName("ortoo-pipeline")
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # repeats in JSON what is raised anyway
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it repeats raised errors as JSON
     defaults = {
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-        # A driver that is killed amid the very first offsets leaves a half file, for which Spark would refuse its own
-        # checkpoint from then on. Each job has a checkpoint of its own, so there is no other query to guard it from.
+        # A driver that is killed while it writes the first offsets leaves a partial file, after which Spark would
+        # refuse the checkpoint. Each job has its own checkpoint, so this check protects no other query.
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     }
     defaults |= dict(pairs(settings.conf, "spark.conf"))
@@ -48,7 +48,7 @@ def session(settings: SparkSettings) -> Iterator[Any]:
     try:
         spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
-        raise Unsupported(f"Spark does not start: {error}; is Java 17 or newer installed (JAVA_HOME)?") from error
+        raise Unsupported(f"Spark does not start ({error}); install Java 17 or newer (JAVA_HOME)") from error
     spark.sparkContext.setLogLevel("ERROR")
     try:
         yield spark

@@ -1,4 +1,4 @@
-"""The settings of the jobs: one TOML file, one table a job, unknown names are errors."""
+"""The settings of the jobs, in one TOML file with one table per job; unknown names are errors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,98 +11,98 @@ from ortoo.spark.lake.table import Lake
 
 @dataclass(frozen=True)
 class LakeSettings:
-    """Where messages are kept."""
+    """Location and format of the lake."""
 
     path: str = ""
     format: str = "delta"
     """delta or parquet."""
     schema_changes: str = "refuse"
-    """Of columns that the lake has not: refuse, or merge."""
+    """Handling of columns that the lake does not have: refuse, or merge."""
     storage_options: tuple[str, ...] = ()
-    """For an object store, such as "AWS_REGION=eu-central-1"; keys are better left to the environment."""
+    """Options for an object store, such as "AWS_REGION=eu-central-1"; set keys in the environment instead."""
 
 
 @dataclass(frozen=True)
 class ArchiveSettings:
-    """Topics into the lake."""
+    """The job from topics into the lake."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
     starting_offsets: str = "earliest"
     columns: tuple[str, ...] = ()
-    """What is kept; everything when empty."""
+    """The columns to store; empty = the default ones."""
     checkpoint_path: str = ""
-    """Where the query keeps its place; beside the lake when empty."""
+    """Folder of the query's checkpoint; empty = beside the lake."""
     max_offsets_per_trigger: int = 500_000
     interval_s: float = 10.0
-    """How often a continuous run takes a batch."""
+    """Interval of batches in a continuous run."""
     consumer_group: str = ""
-    """A group that shows how far the archive is."""
+    """A group that shows the progress of the archive."""
     fail_on_data_loss: bool = True
 
 
 @dataclass(frozen=True)
 class CompactSettings:
-    """Few large files instead of many small ones."""
+    """Merging of small files."""
 
     open_days: int = 1
-    """So many of the newest dates are left alone."""
+    """Number of newest dates that are not compacted."""
     target_bytes: int = 128 << 20
     vacuum_hours: int = 0
-    """Remove files that no version younger than this needs; 0 = leave them."""
+    """Remove files that no version younger than this needs; 0 = keep them."""
 
 
 @dataclass(frozen=True)
 class ReplaySettings:
-    """The lake into a topic."""
+    """The job from the lake into a topic."""
 
     topic: str = ""
     where: str = ""
-    """A condition in SQL over the lake's columns."""
+    """An SQL condition over the lake's columns."""
     job_id: str = ""
-    """The same id again adds nothing again."""
+    """Id of the job; a second run with the same id adds nothing."""
     create_queue_count: int = 0
-    """Create the topic with so many queues unless it is there; 0 = it must be there."""
+    """Create the topic with this number of queues unless it exists; 0 = it must exist."""
     max_rate_per_second: int = 0
     tasks: int = 4
     mark_property: str = "x-replayed-from"
-    """A property that says where each message was: topic/enode/queue/offset; empty = none."""
+    """Name of the property for the original position (topic/enode/queue/offset); empty = none."""
     dry_run: bool = False
 
 
 @dataclass(frozen=True)
 class TraceSettings:
-    """How long messages took, and how many were tried again or given up."""
+    """Latencies of messages, retries and dead letters."""
 
     output_path: str = ""
     where: str = ""
     bucket: str = "1 hour"
-    """One row for each topic and so long a time."""
+    """Interval of one row for each topic."""
 
 
 @dataclass(frozen=True)
 class LagSettings:
-    """How far groups are behind."""
+    """The lag of groups."""
 
     output_path: str = ""
     groups: tuple[str, ...] = ()
-    """All when empty."""
+    """Empty = all."""
     interval_s: float = 60.0
 
 
 @dataclass(frozen=True)
 class SparkSettings:
-    """The session that jobs run in, unless `spark-submit` made one."""
+    """The session of the jobs, unless `spark-submit` made one."""
 
     master: str = ""
-    """Such as local[2]; empty = as spark-submit says, or local[*]."""
+    """For example local[2]; empty = as in spark-submit, or local[*]."""
     conf: tuple[str, ...] = ()
-    """Such as "spark.executor.memory=2g"."""
+    """For example "spark.executor.memory=2g"."""
 
 
 @dataclass(frozen=True)
 class PipelineSettings:
-    """One pipeline: a cluster, a lake, and what the jobs do with them."""
+    """The settings of one pipeline: a cluster, a lake, and the jobs."""
 
     address: str = "localhost:8081"
     lake: LakeSettings = field(default_factory=LakeSettings)
@@ -115,29 +115,29 @@ class PipelineSettings:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster that jobs ask."""
+        """The cluster of the jobs."""
         return Cluster((self.address,))
 
     @property
     def checkpoint(self) -> Path:
-        """Where the archive's query keeps its place."""
+        """The checkpoint of the archive's query."""
         return Path(self.archive.checkpoint_path or f"{self.lake.path.rstrip('/')}_checkpoint")
 
     def the_lake(self) -> Lake:
-        """The lake. Errors: Invalid when the settings do not say where it is, or name no format."""
+        """The lake. Errors: Invalid without a path, or for an unknown format."""
         if not self.lake.path:
-            raise Invalid("where is the lake? Set `path` in the table [lake]", field="lake.path")
+            raise Invalid("missing path of the lake; set `path` in the table [lake]", field="lake.path")
         if self.lake.schema_changes not in ("refuse", "merge"):
             raise Invalid(f"{self.lake.schema_changes!r}; expected refuse or merge", field="lake.schema_changes")
         lake = Lake(
             self.lake.path.rstrip("/"), self.lake.format, pairs(self.lake.storage_options, "lake.storage_options")
         )
         if lake.is_remote and not self.archive.checkpoint_path:
-            raise Invalid("a lake in an object store needs a folder for checkpoints", field="archive.checkpoint_path")
+            raise Invalid("missing folder; a lake in an object store needs it", field="archive.checkpoint_path")
         return lake
 
     def output(self, job: str, given: str) -> Path:
-        """Where a job puts its reports: where it is told to, or beside the lake."""
+        """The folder for a job's reports: the given one, or one beside the lake."""
         beside = self.checkpoint.parent / f"{Path(self.lake.path).name}" if "://" in self.lake.path else self.lake.path
         folder = Path(given or f"{str(beside).rstrip('/')}_{job}")
         folder.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ class PipelineSettings:
 
 
 def pairs(given: Sequence[str], field: str) -> tuple[tuple[str, str], ...]:
-    """Texts such as "name=value". Errors: Invalid for one that is no pair."""
+    """Parse texts such as "name=value". Errors: Invalid for one without `=`."""
     if wrong := [pair for pair in given if "=" not in pair]:
         raise Invalid(f"{wrong[0]!r}; expected name=value", field=field)
     return tuple((name.strip(), value.strip()) for name, _, value in (pair.partition("=") for pair in given))

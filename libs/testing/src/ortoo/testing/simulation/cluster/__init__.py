@@ -1,5 +1,5 @@
-"""The machines of a cluster: name servers, enodes, snodes, and those that clients run on.
+"""The machines of a cluster: name servers, enodes, snodes, and machines of clients.
 
-Enters: a world, and how many of each. Leaves: machines that start, stop, are killed and come back. It opens the
-product's roles as they are; only `ortoo.testing.simulation` imports it.
+Enters: a world, and the number of each. Leaves: machines that start, stop, are killed and come back. It runs the
+product's roles unchanged; only `ortoo.testing.simulation` imports it.
 """

@@ -1,4 +1,4 @@
-"""A cluster: its machines, started in an order that needs no luck."""
+"""A cluster: its machines, and the order of their start."""
 
 import asyncio
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ PORT = 8000
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How many machines of each role."""
+    """The number of machines of each role."""
 
     name_servers: int = 1
     enodes: int = 2
     snodes: int = 2
     members: int = 1
-    """Of each enode."""
+    """Replicas of each enode."""
 
 
 class SimulatedCluster:
@@ -54,12 +54,12 @@ class SimulatedCluster:
 
     @property
     def machines(self) -> list[RoleMachine]:
-        """All of them."""
+        """All its machines."""
         return [*self.name_servers, *self.enodes, *self.members, *self.snodes]
 
     @property
     def stores(self) -> list[EnodeMachine]:
-        """All that keep a log, members of one enode among them."""
+        """All machines that keep a log, including each replica of an enode."""
         return [*self.enodes, *self.members]
 
     @property
@@ -68,7 +68,7 @@ class SimulatedCluster:
         return [snode.address for snode in self.snodes]
 
     async def start(self) -> None:
-        """Switch everything on, and wait until it is ready."""
+        """Switch everything on, and wait until all are ready."""
         for kind in (self.name_servers, self.enodes, self.members, self.snodes):
             for machine in kind:
                 machine.start()
@@ -76,6 +76,6 @@ class SimulatedCluster:
                 await machine.ready.wait()
 
     async def stop(self) -> None:
-        """Ask all of them to end, clients' side first."""
+        """Ask all of them to end, snodes first."""
         for kind in (self.snodes, self.enodes, self.members, self.name_servers):
             await asyncio.gather(*(machine.stop() for machine in kind))

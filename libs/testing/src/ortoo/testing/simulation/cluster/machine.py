@@ -1,4 +1,4 @@
-"""A machine: its clock, and one process after another that does the same work."""
+"""A machine: its clock, and its processes, one after another, that run the same program."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,13 +11,13 @@ from ortoo.testing.simulation.kernel.process import SimulatedProcess
 from ortoo.testing.simulation.world import World
 
 RESTART_S = 1.0
-"""How long a supervisor waits before it starts a process again that ended by itself."""
+"""The time until a supervisor restarts a process that ended on its own."""
 
 Work = Callable[["Machine"], Coroutine[Any, Any, None]]
 
 
 class Machine:
-    """A machine and the program that runs on it, whenever it runs."""
+    """A machine and the program that runs on it."""
 
     def __init__(self, world: World, name: str) -> None:
         """A machine that is switched off."""
@@ -25,21 +25,21 @@ class Machine:
         self.name = name
         self.clock = world.machine_clock(name)
         self.process: SimulatedProcess | None = None
-        """What runs now; None while nothing does."""
+        """The running process; None while there is none."""
         self.ready = asyncio.Event()
-        """Set while the program says that it can be used."""
+        """Set while the program is ready."""
         self.turn_s = 0.0
-        """How long each turn of its processes takes, on average: 0 = no time at all."""
+        """The mean duration of a turn of its processes: 0 = no time at all."""
         self.lives = 0
         self._chances = 0
         self.wanted = False
-        """Whether somebody wants it to run: a supervisor starts it again if it ends."""
+        """Whether it should run: a supervisor restarts a process that ends."""
         self._stop = asyncio.Event()
         self._gone = asyncio.Event()
-        """Set when the process has ended, in whatever way."""
+        """Set when the process has ended, for whatever reason."""
 
     def randomness(self) -> Randomness:
-        """Chance for the life that begins; each time another, for two clients of one life make different ids."""
+        """Randomness for a new process. Each call gives another stream, so that two clients have different ids."""
         self._chances += 1
         again = f" {self._chances}" if self._chances > 1 else ""
         return self.world.chances.of(f"{self.name} life {self.lives}{again}")
@@ -50,7 +50,7 @@ class Machine:
         return self.process is not None and self.process.is_alive
 
     def start(self) -> None:
-        """Switch it on; nothing happens when it is."""
+        """Switch it on; does nothing when it is on."""
         self.wanted = True
         if self.alive:
             return
@@ -78,7 +78,7 @@ class Machine:
         self._end("kill")
 
     def cut_power(self) -> None:
-        """End everything as a power cut does: its peers hear nothing any more."""
+        """End everything as a power cut does: its peers receive nothing further."""
         self._end("power cut", silently=True)
 
     def pause(self) -> None:
@@ -88,23 +88,23 @@ class Machine:
             self.process.pause()
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         if self.process is not None:
             self.note("resume")
             self.process.resume()
 
     def slow(self, turn_s: float) -> None:
-        """From now on let each turn of its processes take so long, on average; 0 = no time at all."""
+        """Set the mean duration of each turn of its processes; 0 = no time at all."""
         self.turn_s = turn_s
         if self.process is not None:
             self.process.turn_s = turn_s
 
     def note(self, what: str) -> None:
-        """Write down in the trace that something happened to it."""
+        """Record an event of this machine in the trace."""
         self.world.trace.add(self.world.loop.time(), "machine", self.name, what)
 
     async def work(self) -> None:
-        """The program. It calls `self.ready.set()`, and ends when `stopping` is over."""
+        """The program. It calls `self.ready.set()`, and ends after `stopping` returns."""
         raise NotImplementedError
 
     async def stopping(self) -> None:
@@ -112,11 +112,11 @@ class Machine:
         await self._stop.wait()
 
     def may_end_with(self, error: BaseException) -> bool:
-        """Whether the program may end by itself with this, before it is ready: what a process says in one line."""
+        """Whether the program may end with this error before it is ready: one that a process reports in one line."""
         return isinstance(error, OrtooError | OSError)
 
     def may_break_with(self, error: BaseException) -> bool:
-        """Whether the program may end by itself with this at any time; a supervisor starts it again."""
+        """Whether the program may end with this error at any time; a supervisor restarts it."""
         return False
 
     def _end(self, how: str, *, silently: bool = False) -> None:
@@ -133,7 +133,7 @@ class Machine:
         self._gone.set()
 
     def _ended(self, main: "asyncio.Task[None]") -> None:
-        """The program returned or raised: by itself, unless it was asked to."""
+        """The program returned or raised: an unexpected end, unless a stop was requested."""
         process, self.process = self.process, None
         was_ready = self.ready.is_set()
         self.ready.clear()
@@ -144,7 +144,7 @@ class Machine:
             left = [
                 f"{task.get_name()} ({place_of(task)})"
                 for task in process.tasks()
-                if task is not main and not task.cancelling()  # what was cancelled ends with the loop's next turn
+                if task is not main and not task.cancelling()  # a cancelled task ends with the loop's next turn
             ]
             if left and error is None:
                 self.world.findings.add("no task is left behind", f"{self.name} ended and left {left[:5]}")
@@ -153,9 +153,9 @@ class Machine:
         asked = self._stop.is_set()
         may_end = self.may_end_with(error) and not (was_ready or asked) if error is not None else False
         if error is not None and not may_end and not self.may_break_with(error):
-            self.world.findings.add("no process ends by itself", f"{self.name} ended with {_said(error)}")
+            self.world.findings.add("no process ends unexpectedly", f"{self.name} ended with {_said(error)}")
         elif error is None and not asked:
-            self.world.findings.add("no process ends by itself", f"{self.name} ended without being asked to")
+            self.world.findings.add("no process ends unexpectedly", f"{self.name} ended without being asked to")
         if self.wanted and not asked:
             self.world.loop.call_later(RESTART_S, self._again, context=self.world.loop.outside.context)
 

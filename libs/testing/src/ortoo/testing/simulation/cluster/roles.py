@@ -23,7 +23,7 @@ from ortoo.testing.simulation.world import World
 
 STOP_GRACE_S = 1.0
 CHECK_INTERVAL_MS = 4_000
-"""So that open transactions end within a short run."""
+"""Short, so that open transactions end within a short run."""
 SEGMENT_BYTES = 1 << 13
 """Small, so that a short run rolls, indexes and checkpoints."""
 RECENT_BYTES = 4 << 10
@@ -41,26 +41,26 @@ class RoleMachine(Machine):
         world.network.settle(name, address)
         self.running: Running | None = None
         self.chosen: dict[str, Any] = {}
-        """Settings of the role that are to differ from those of a simulated machine."""
+        """Settings of the role that differ from the defaults of a simulated machine."""
 
     def move(self) -> None:
-        """Have another address from the next start on, as in a cluster that hands them out anew."""
+        """Use another address from the next start, as in a cluster that reassigns addresses."""
         host, _, port = self.address.rpartition(":")
         self.address = f"{host}:{int(port) + 1}"
         self.world.network.settle(self.name, self.address)
 
     def opening(self) -> AbstractAsyncContextManager[Running]:
-        """The role, about to be opened."""
+        """The context manager that opens the role."""
         raise NotImplementedError
 
     async def stop(self) -> None:
-        """Ask it to end, as a service is asked: one that is not ready may be waiting for another role, for ever."""
+        """Ask it to end. A role that is not ready may be waiting for another role, so its start is cancelled."""
         if self.alive and not self.ready.is_set():
             self._main.cancel()
         await super().stop()
 
     async def work(self) -> None:
-        """Be the role until the machine is asked to stop."""
+        """Run the role until the machine is asked to stop."""
         async with contextlib.AsyncExitStack() as parts:
             self.running = await parts.enter_async_context(self.opening())
             self.ready.set()
@@ -68,7 +68,7 @@ class RoleMachine(Machine):
 
 
 class NamesrvMachine(RoleMachine):
-    """A name server; its database is another machine's."""
+    """A name server; its database is on another machine."""
 
     def __init__(self, world: World, name: str, address: str, all_addresses: str) -> None:
         """One of those at `all_addresses`, separated by `;`."""
@@ -80,7 +80,7 @@ class NamesrvMachine(RoleMachine):
         chosen = namesrv_settings.Settings(
             name=self.name,
             listen_address=self.address,
-            insecure=True,  # so that PutUser of hostile clients goes on to the database
+            insecure=True,  # so that hostile clients' PutUser reaches the database
             namesrv_address=self._all_addresses,
             stop_grace_s=STOP_GRACE_S,
         )
@@ -93,7 +93,7 @@ class NamesrvMachine(RoleMachine):
 
 
 class EnodeMachine(RoleMachine):
-    """An enode, and the disk that its log lies on."""
+    """An enode and its disk."""
 
     def __init__(self, world: World, name: str, address: str, namesrv_address: str) -> None:
         """With an empty disk."""
@@ -117,23 +117,23 @@ class EnodeMachine(RoleMachine):
         )  # fmt: skip
 
     def kill(self) -> None:
-        """End the process; what the system has of its files is written by and by."""
+        """Kill the process; the system still writes the data of its files over time."""
         if self.alive:
             self.disk.killed()
         super().kill()
 
-    def cut_power(self, fate: Fate = USUAL_FATE) -> None:
-        """End everything; what was not synced may be lost or torn."""
+    def cut_power(self, fate: Fate = USUAL_FATE, *, inside_write: bool = False) -> None:
+        """Cut the power; unsynced changes may be lost or torn. `inside_write` as in `SimulatedDisk.stop`."""
         if self.alive:
-            self.disk.power_cut(fate)
+            self.disk.power_cut(fate, inside_write=inside_write)
         super().cut_power()
 
 
 class MemberMachine(EnodeMachine):
-    """One of several members of an enode, each a machine with a disk of its own."""
+    """A replica of an enode, a machine with a disk of its own."""
 
     def __init__(self, world: World, enode: str, number: int, members: int, network: str, namesrv_address: str) -> None:
-        """Member `number` of so many, which are at `network`1, `network`2 and so on."""
+        """Replica `number` of `members`, whose addresses are `network`1, `network`2 and so on."""
         super().__init__(world, f"{enode}-{number}", f"{network}{number}:8000", namesrv_address)
         self.enode = enode
         self.number = number
@@ -142,7 +142,7 @@ class MemberMachine(EnodeMachine):
         world.network.settle(self.name, self._addresses[number - 1])
 
     def opening(self) -> AbstractAsyncContextManager[Running]:
-        """The member."""
+        """The replica."""
         chosen = enode_settings.Settings(
             name=self.enode,
             member=self.number,
@@ -161,7 +161,7 @@ class MemberMachine(EnodeMachine):
         )
 
     def may_break_with(self, error: BaseException) -> bool:
-        """A member whose disk fails is none; the others go on."""
+        """Whether the replica's disk failed; the other replicas continue."""
         if isinstance(error, BaseExceptionGroup):
             return all(map(self.may_break_with, error.exceptions))
         return isinstance(error, OSError)
@@ -177,7 +177,7 @@ class SnodeMachine(RoleMachine):
     """A snode."""
 
     def __init__(self, world: World, name: str, address: str, namesrv_address: str, *, shares_membership: bool) -> None:
-        """One of several, if it shares membership."""
+        """A snode, one of several if it shares group membership."""
         super().__init__(world, name, address)
         self._namesrv_address = namesrv_address
         self._redis_url = "redis://redis:6379/0" if shares_membership else ""

@@ -1,5 +1,5 @@
-"""A machine's disk: what survives its processes, what a power cut leaves, how long work takes, what fails.
+"""A machine's disk: data that survive its processes, the effects of a power cut, latencies and failures.
 
-Enters: the machine's chance, and faults by name. Leaves: a `Disk` for each life of a process. It knows the enode's
-seams to the disk and nothing else; only `ortoo.testing.simulation` imports it.
+Enters: the machine's randomness, and faults by name. Leaves: a `Disk` for each process of the machine. It depends only
+on the enode's disk interfaces; only `ortoo.testing.simulation` imports it.
 """

@@ -1,4 +1,4 @@
-"""Who works on a simulated disk: no threads, drawn times, and the same promises as the threaded one keeps."""
+"""Disk work without threads: drawn latencies, and the same guarantees as the threaded implementation."""
 
 import asyncio
 from collections import deque
@@ -21,20 +21,20 @@ READ_LANES = 4
 
 @dataclass(slots=True)
 class Latency:
-    """How long a disk's work takes: most of it is quick, some is not."""
+    """The latency of a disk's work: most of it is quick, some is not."""
 
     least_s: float = 0.000_1
     usual_s: float = 0.003
-    """The most that it takes usually."""
+    """The usual maximum."""
     seldom: float = 0.01
-    """How often it takes longer."""
+    """The share of work that takes longer."""
     seldom_s: float = 0.15
-    """The most that it takes then."""
+    """The maximum of that share."""
     factor: float = 1.0
-    """A disk in trouble is slower by this."""
+    """The slowdown of a disk in trouble."""
 
     def drawn(self, chance: Randomness) -> float:
-        """How long the next piece of work takes, in seconds."""
+        """The latency of the next piece of work, in seconds."""
         most_s = self.seldom_s if chance.uniform(0.0, 1.0) < self.seldom else self.usual_s
         return chance.uniform(self.least_s, most_s) * self.factor
 
@@ -43,23 +43,23 @@ class Lane:
     """One thread's work, done one piece after another."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, chance: Randomness, latency: Latency) -> None:
-        """With nothing to do."""
+        """Start without work."""
         self.waiting: deque[Callable[[], Callable[[], object]]] = deque()
-        """Pieces of work that are not done; each gives what is to be told on the loop."""
+        """Pending pieces of work; each returns the callback to run on the loop."""
         self._loop = loop
         self._chance = chance
         self._latency = latency
         self._is_busy = False
-        self._context = copy_context()  # the store's, and not that of the request that comes first
+        self._context = copy_context()  # the store's context, not that of the first request
 
     def put(self, work: Callable[[], Callable[[], object]]) -> None:
-        """Do this when all before it is done."""
+        """Do `work` after all earlier pieces."""
         self.waiting.append(work)
         if not self._is_busy:
             self._begin()
 
     def finish(self) -> None:
-        """Do everything that waits, now."""
+        """Do all pending work now."""
         while self.waiting:
             self._loop.call_soon(self.waiting.popleft()(), context=self._context)
 
@@ -72,14 +72,14 @@ class Lane:
         if not self.waiting:
             return  # it was finished meanwhile
         tell = self.waiting.popleft()()
-        # What is told takes a moment to arrive, and work goes on meanwhile.
+        # The callback runs a moment later, and work continues meanwhile.
         self._loop.call_later(self._latency.drawn(self._chance) / 8, tell, context=self._context)
         if self.waiting:
             self._begin()
 
 
 class SimulatedDiskWork(DiskWork):
-    """One lane that only flushes, one that scans, and a few for everything else."""
+    """One lane for flushes, one for scans, and a few for everything else."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class SimulatedDiskWork(DiskWork):
         latency: Latency,
         writes: Callable[[], object] = lambda: None,
     ) -> None:
-        """Work as `chance` and `latency` say; `writes` is called when a flush begins."""
+        """Work with latencies from `chance` and `latency`; `writes` is called when a flush begins."""
         super().__init__(loop)
         self._closed = False
         self._writes = writes
@@ -140,7 +140,7 @@ class SimulatedDiskWork(DiskWork):
         return await uninterrupted(answer)
 
     def close(self) -> None:
-        """Finish what was handed over."""
+        """Finish all pending work."""
         self._closed = True
         for lane in self.lanes:
             lane.finish()

@@ -1,4 +1,4 @@
-"""Files in memory that can be stopped in the middle of a piece of work, and of which single calls fail."""
+"""Files in memory with injected stops in the middle of work and injected failures of single calls."""
 
 import errno
 import os
@@ -22,34 +22,34 @@ NAMES = (*RENAMING, SyncFolder)
 
 
 class PowerIsOff(BaseException):
-    """The machine stopped before this call; no error handler of the product is to see it."""
+    """The machine stopped before this call; no error handler of the product may catch it."""
 
 
 class Platter(MemoryDisk):
-    """A `MemoryDisk` below which a hand can be held."""
+    """A `MemoryDisk` with fault injection."""
 
     def __init__(self, *, capacity_bytes: int, image: DiskImage | None = None) -> None:
-        """With room for `capacity_bytes`; an `image` is gone on with."""
+        """A disk of `capacity_bytes`; with `image` it continues with that content."""
         super().__init__(capacity_bytes=capacity_bytes, image=image)
         self.operations_left: int | None = None
-        """After so many changes the machine stops; None = it goes on."""
+        """The machine stops after this number of changes; None = it does not stop."""
         self.torn: Callable[[int], int] = lambda length: length
-        """How many bytes of the write at which the machine stops arrive."""
+        """The number of bytes that arrive of the write during which the machine stops."""
         self.failing_reads = 0
-        """So many of the next reads fail."""
+        """The number of next reads that fail."""
         self.failing_writes = 0
-        """So many of the next writes fail, and nothing of them arrives."""
+        """The number of next writes that fail without writing anything."""
         self.failing_names = 0
-        """So many of the next changes of names fail."""
+        """The number of next changes of names that fail."""
         self.named: Callable[[], object] = lambda: None
-        """Called when a file got, changed or lost its name."""
+        """Called when a file gets, changes or loses its name."""
         self.misdirect_bytes = 0
-        """The next write goes so far beside its place, and says that all is well."""
+        """The next write lands this far from its position and reports success."""
         self.written_bytes = 0
-        """The length of all writes since the process started."""
+        """The total length of all writes since the process started."""
 
     def do(self, operation: Operation) -> None:
-        """Let one thing happen, unless the machine stops or the disk fails before it does."""
+        """Apply one operation, unless the machine stops or the disk fails before."""
         if self.operations_left is not None:
             if self.operations_left <= 0:
                 raise PowerIsOff
@@ -74,7 +74,7 @@ class Platter(MemoryDisk):
             self.named()
 
     def read(self, number: int, position: int, length: int) -> bytes:
-        """Bytes of a file as programs see them. Errors: OSError, where reads are to fail."""
+        """Bytes of a file as programs see them. Errors: OSError, where reads fail."""
         if self.failing_reads > 0:
             self.failing_reads -= 1
             raise _eio()

@@ -1,12 +1,21 @@
-"""A machine's disk over all lives of the process that works on it."""
+"""A machine's disk across all processes that run there."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.testing.disks.disk_image import DiskImage, Fate
+from ortoo.testing.disks.disk_image import (
+    KEEP_EVERYTHING,
+    Create,
+    DiskImage,
+    Fate,
+    SyncData,
+    SyncFolder,
+    Write,
+)
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.simulation.disk.disk_work import Latency, SimulatedDiskWork
 from ortoo.testing.simulation.disk.platter import Platter, PowerIsOff
@@ -15,13 +24,13 @@ from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 
 CAPACITY_BYTES = 256 << 20
 INTERRUPTED = 0.8
-"""How often a stop meets a piece of work in the middle."""
+"""The probability that a stop interrupts a piece of work."""
 CUT_AFTER = (1, 1, 1, 1, 2, 2, 3, 5, 8)
-"""It has done so many changes then, the last one of them perhaps in part: most work begins with a write."""
+"""The number of changes done before the stop, the last one perhaps in part: most work begins with a write."""
 
 
 class SimulatedDisk(FaultyDisk):
-    """The disk as one process has it: faults on demand, and work that takes its time."""
+    """The disk as one process sees it: injected faults, and work that takes time."""
 
     def __init__(
         self, platter: Platter, chance: Randomness, latency: Latency, writes: Callable[[], object] = lambda: None
@@ -35,14 +44,21 @@ class SimulatedDisk(FaultyDisk):
         self._work: SimulatedDiskWork | None = None
 
     def work(self, loop: asyncio.AbstractEventLoop) -> SimulatedDiskWork:
-        """Who works on it while a store is open."""
+        """The worker of the disk while a store is open."""
         self._work = SimulatedDiskWork(loop, self._chance, self._latency, self._writes)
         return self._work
 
-    def stop(self) -> None:
-        """The process ends now: of each lane's first piece of work some part may have happened, or all of it."""
+    def stop(self, *, inside_write: bool = False) -> None:
+        """The process ends now: a part of each lane's first piece of work may have happened, or all of it.
+
+        With `inside_write`, half of each lane's first write has happened, unless another change comes before it.
+        """
         for lane in self._work.lanes if self._work is not None else ():
-            if lane.waiting and happens(self._chance, INTERRUPTED):
+            if lane.waiting and inside_write:
+                self.platter.operations_left = 1
+                self.platter.torn = lambda length: length // 2 + 1  # no multiple of a frame's alignment
+                _interrupted(lane.waiting[0])
+            elif lane.waiting and happens(self._chance, INTERRUPTED):
                 self.platter.operations_left = CUT_AFTER[self._chance.below(len(CUT_AFTER))]
                 self.platter.torn = lambda length: self._chance.below(length + 1)
                 _interrupted(lane.waiting[0])
@@ -50,20 +66,20 @@ class SimulatedDisk(FaultyDisk):
 
 
 class MachineDisk:
-    """What lies in one machine. `opened` is for each process that starts there."""
+    """The disk of one machine. `opened` is for each process that starts there."""
 
     def __init__(self, chance: Randomness, *, capacity_bytes: int = CAPACITY_BYTES) -> None:
         """An empty disk."""
         self.latency = Latency()
-        """How long work takes on it."""
+        """The latency of its work."""
         self.damaged: list[str] = []
-        """What was damaged so that the product cannot know it before it reads, in words."""
+        """Damage that the product detects only when it reads, as text."""
         self._chance = chance
         self._capacity_bytes = capacity_bytes
         self._image = DiskImage()
         self._awaited: dict[Callable[[], None], str] = {}
         self.current: SimulatedDisk = self.opened()
-        """The disk as the process that runs now has it."""
+        """The disk of the running process."""
 
     def opened(self) -> SimulatedDisk:
         """The disk for a process that starts."""
@@ -73,21 +89,40 @@ class MachineDisk:
         return self.current
 
     def killed(self) -> None:
-        """The process is gone; what it wrote is in the system's memory and is written by and by."""
+        """The process was killed; its written data are in the page cache and reach the disk later."""
         self.current.stop()
 
-    def power_cut(self, fate: Fate) -> None:
-        """The machine is off: what was not synced arrived or did not."""
-        self.current.stop()
+    def power_cut(self, fate: Fate, *, inside_write: bool = False) -> None:
+        """The machine lost power: unsynced changes arrived or not. `inside_write` as in `SimulatedDisk.stop`."""
+        self.current.stop(inside_write=inside_write)
         self._image = self._image.crashed(self._chance, fate)
 
     def destroyed(self) -> None:
-        """All of it is gone."""
+        """All data are lost."""
         self.current.stop()
         self._image = DiskImage()
 
+    def image(self) -> DiskImage:
+        """A copy of all that programs read on it, as of now."""
+        return self._image.crashed(self._chance, KEEP_EVERYTHING)
+
+    def put_back(self, image: DiskImage) -> None:
+        """Let it be as it was when a copy was made of it. No process works on it."""
+        self.current.stop()
+        self._image = image.crashed(self._chance, KEEP_EVERYTHING)
+
+    def put(self, path: Path, content: bytes) -> None:
+        """Give a file this content, durably. No process works on the disk."""
+        with contextlib.suppress(KeyError):
+            self.remove(path)
+        number = self._image.files_made + 1
+        self._image.apply(Create(path, number))
+        self._image.apply(Write(number, 0, content))
+        self._image.apply(SyncData(number))
+        self._image.apply(SyncFolder(path.parent))
+
     def at_next(self, work: str, loop: VirtualLoop, patience_s: float, happen: Callable[[], object]) -> None:
-        """Call `happen` once: when a "name" has changed, or a "write" begins, or after so many seconds."""
+        """Call `happen` once: when a "name" changes, when a "write" begins, or after `patience_s`."""
 
         def once() -> None:
             if self._awaited.pop(once, ""):
@@ -101,7 +136,7 @@ class MachineDisk:
             once()
 
     def flip_bit(self, suffix: str) -> str:
-        """Change one bit that is durable, in a file whose name ends so; returns where, empty when there is none."""
+        """Flip one durable bit in a file with this suffix; returns its position as text, empty without such a file."""
         found = [
             (folder / name, number)
             for folder, names in sorted(self._image.folders.items())
@@ -127,22 +162,22 @@ class MachineDisk:
                 data[position] ^= mask
 
     def remove(self, path: Path) -> None:
-        """Take a file away, durably."""
+        """Remove a file, durably."""
         folder = self._image.folders[path.parent]
         folder.change(path.name, "", folder.live[path.name])
         folder.sync()
 
     def files(self) -> list[Path]:
-        """The files that are there, by name."""
+        """The files on the disk, by name."""
         return sorted(folder / name for folder, names in self._image.folders.items() for name in names.live)
 
     def content(self, path: Path) -> bytes:
-        """What a program reads in a file."""
+        """The content of a file as a program reads it."""
         return bytes(self._image.contents[self._image.folders[path.parent].live[path.name]].live)
 
 
 def _interrupted(work: Callable[[], object]) -> None:
     try:
         work()
-    except (PowerIsOff, Exception):  # the dead do not complain
+    except (PowerIsOff, Exception):  # errors of a dead process do not matter
         return

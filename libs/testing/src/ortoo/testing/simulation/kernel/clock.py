@@ -1,4 +1,4 @@
-"""A machine's clock: the run's virtual time, as this machine's quartz and its operator let it see it."""
+"""A machine's clock: the run's virtual time, changed by the machine's drift and by clock jumps."""
 
 import asyncio
 
@@ -7,16 +7,16 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 
 EPOCH_MS = 1_800_000_000_000
-"""What the wall clocks show when a run begins."""
+"""The wall-clock time at the begin of a run."""
 LATE_USUALLY_S = 0.001
-"""How late a timer fires at most, most of the time."""
+"""The usual maximum delay of a timer."""
 LATE_SELDOM_S = 0.05
-"""How late it fires at most when the machine is busy."""
+"""The maximum delay when the machine is busy."""
 SELDOM = 0.01
 
 
 class RunClock(SystemClock):
-    """The run's own time, for those who watch it."""
+    """The run's own time, for observers."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         """Follow `loop`."""
@@ -32,10 +32,10 @@ class RunClock(SystemClock):
 
 
 class MachineClock(SystemClock):
-    """A `Clock` that drifts and jumps, and whose sleepers wake a little late, as the seed says."""
+    """A `Clock` with drift, jumps and late sleepers, as the seed decides."""
 
     def __init__(self, loop: VirtualLoop, chance: Randomness) -> None:
-        """Begin exact: no drift, and the wall clock shows the run's own time."""
+        """Begin without drift, and with the run's own time on the wall clock."""
         self._loop = loop
         self._chance = chance
         self._drift = 0.0
@@ -44,15 +44,15 @@ class MachineClock(SystemClock):
         self._wall_offset_ms = 0.0
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since 1970-01-01 UTC, as this machine believes."""
+        """Wall-clock milliseconds since 1970-01-01 UTC, on this machine's clock."""
         return round(EPOCH_MS + self.monotonic_s() * 1000 + self._wall_offset_ms)
 
     def monotonic_s(self) -> float:
-        """Seconds since the run began, as this machine's quartz counts them."""
+        """Seconds since the run began, on this machine's monotonic clock."""
         return self._monotonic_at_s + (self._loop.time() - self._loop_at_s) * (1.0 + self._drift)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so many of this machine's seconds, and a moment longer."""
+        """Wait for `seconds` on this machine's clock, and a moment longer."""
         if seconds <= 0:
             await super().sleep(0)
             return
@@ -64,17 +64,17 @@ class MachineClock(SystemClock):
             timer.cancel()
 
     def jump(self, by_ms: float) -> None:
-        """Let an operator or a time server set the wall clock, forth or back."""
+        """Step the wall clock by `by_ms`, as an operator or a time server does."""
         self._wall_offset_ms += by_ms
 
     def drift(self, parts: float) -> None:
-        """From now on the quartz is faster by this part of a second each second, or slower when it is negative."""
+        """Set the drift in seconds a second; negative values are slower."""
         self._monotonic_at_s, self._loop_at_s = self.monotonic_s(), self._loop.time()
         self._drift = parts
 
     @property
     def wall_error_ms(self) -> float:
-        """How far the wall clock is ahead of the run's own time."""
+        """The difference of the wall clock to the run's own time; positive when ahead."""
         return self.now_ms() - EPOCH_MS - self._loop.time() * 1000
 
     def _late_s(self) -> float:

@@ -1,8 +1,8 @@
-"""An event loop whose time passes only when everybody waits, and whose order the seed draws.
+"""An event loop in virtual time, which passes only when all tasks wait. The seed draws the order.
 
-Each process has its own queue of ready callbacks, first in, first out, as asyncio promises. The seed draws which
-process takes its next turn. When none has anything to do, the time moves to the next timer. There are no sockets, no
-threads and no signals: whoever asks for one has left the simulation, and is told so.
+Each process has its own queue of ready callbacks, first in, first out, as asyncio promises. The seed draws the process
+that takes the next turn. When no process has work, the time moves to the next timer. There are no sockets, threads and
+signals: code that asks for one gets `OutsideSimulation`.
 """
 
 import asyncio
@@ -20,25 +20,25 @@ from ortoo.testing.simulation.kernel.process import SimulatedProcess, current_pr
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 TURNS_MAX = 200_000
-"""So many turns without any time passing are a loop that spins."""
+"""A loop that takes this many turns without any time passing spins."""
 CANCELLED_MIN = 500
-"""So many cancelled timers are looked for and dropped, if they are half of all."""
+"""Cancelled timers are dropped above this number, if they are half of all."""
 CALL_BEGINS_S = (0.000_05, 0.001)
-"""How long work waits for a thread of an executor, at least and at most."""
+"""The minimum and maximum time that work waits for a thread of an executor."""
 CALL_TAKES_S = (0.000_05, 0.002)
-"""How long it runs there."""
+"""The minimum and maximum time that it runs there."""
 
 
 class Stuck(RuntimeError):
-    """Everybody waits for ever, or somebody spins without ever waiting."""
+    """All tasks wait without a timer, or a process spins without ever waiting."""
 
 
 class OutsideSimulation(RuntimeError):
-    """Something asked for a socket, a thread or another part of the real world."""
+    """Code asked for a socket, a thread or another part of the real world."""
 
 
 class _Timer(asyncio.TimerHandle):
-    """A timer that knows whether it is in the heap still."""
+    """A timer that records whether it is still in the heap."""
 
     waits = True
 
@@ -48,10 +48,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     _stopping: bool
     _thread_id: int
-    get_debug = staticmethod(bool)  # False; it is asked for every handle and every future, and this takes no frame
+    get_debug = staticmethod(bool)  # False; it is called for every handle and future, and this takes no frame
 
     def __init__(self, chances: Chances) -> None:
-        """Begin at time 0; everything that is drawn comes from `chances`."""
+        """Begin at time 0; all random choices come from `chances`."""
         super().__init__()
         self._now_s = 0.0
         self._order = chances.of("order")
@@ -65,36 +65,36 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._turns = 0
         self._generators: dict[int, SimulatedProcess] = {}
         self.outside = SimulatedProcess(self, "simulation")
-        """Whatever belongs to no process: the network, and those who watch."""
+        """The process of code outside any process: the network, and observers."""
 
-    # time and order
+    # Time and order.
 
     def time(self) -> float:
         """Virtual seconds since the run began."""
         return self._now_s
 
     def leap(self, seconds: float) -> None:
-        """Let time pass at once, as for a machine that slept: every timer that comes in it fires late."""
+        """Let time pass at once, as for a machine that slept: every timer due in it fires late."""
         self._now_s += seconds
 
     def begin_anew(self) -> None:
-        """Forget how often somebody took a turn: whoever spun is dead."""
+        """Reset the count of turns: the spinning process is dead."""
         self._turns = 0
 
     def wake(self, process: SimulatedProcess) -> None:
-        """Give a process turns again."""
+        """Let a process take turns again."""
         if process.ready and not process.paused and not process.is_busy and not process.is_runnable:
             process.is_runnable = True
             self._runnable.append(process)
 
     def rest(self, process: SimulatedProcess) -> None:
-        """Give a process no more turns."""
+        """Let a process take no further turns."""
         if process.is_runnable:
             process.is_runnable = False
             self._runnable.remove(process)
 
     def _run_once(self) -> None:
-        """One turn: of one process, what was ready when the turn began."""
+        """One turn of one process: run the callbacks that were ready when the turn began."""
         timers, runnable = self._timers, self._runnable
         if timers and timers[0][0] <= self._now_s:
             self._fire()
@@ -104,7 +104,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             return
         self._turns += 1
         if self._turns > TURNS_MAX:
-            raise Stuck(f"{TURNS_MAX} turns without any time passing; {runnable[0].name} has something to do always")
+            raise Stuck(f"{TURNS_MAX} turns without any time passing; {runnable[0].name} always has work")
         process = runnable[int(self._order.uniform(0, len(runnable))) if len(runnable) > 1 else 0]
         ready = process.ready
         for _ in range(len(ready)):
@@ -112,14 +112,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if not handle._cancelled:
                 handle._run()
             if process.ready is not ready or process.paused:
-                return  # it was killed or paused by what it did
+                return  # its callback killed or paused it
         if process.turn_s:
             self._occupy(process)
         elif not ready:
             self.rest(process)
 
     def _occupy(self, process: SimulatedProcess) -> None:
-        """Let the turn that a process had take time: meanwhile others go on, and what comes to it waits."""
+        """Let the last turn of a process take time: other processes run meanwhile, and its events wait."""
 
         def free() -> None:
             process.is_busy = False
@@ -136,7 +136,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             heapq.heappop(timers)
             self._cancelled_timers -= 1
         if not timers:
-            raise Stuck("everybody waits, and nothing is going to happen")
+            raise Stuck("all tasks wait, and no timer is pending")
         self._now_s = max(self._now_s, timers[0][0])
         self._turns = 0
         self._fire()
@@ -160,7 +160,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             process.is_runnable = True
             self._runnable.append(process)
 
-    # what asyncio asks of a loop
+    # The interface of asyncio loops.
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
@@ -175,7 +175,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """As `call_soon`. Errors: OutsideSimulation from another thread."""
+        """Like `call_soon`. Errors: OutsideSimulation from another thread."""
         if threading.get_ident() != self._thread_id:
             _outside("a thread")
         return self.call_soon(callback, *args, context=context)
@@ -183,7 +183,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Run `callback` at this virtual time; those of one time run in the order in which they were asked for."""
+        """Run `callback` at this virtual time; callbacks of one time run in the order of their calls."""
         context = copy_context() if context is None else context
         timer = _Timer(when, callback, args, self, context)
         self._timer_number += 1
@@ -193,7 +193,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Run `callback` after so many virtual seconds."""
+        """Run `callback` after `delay` virtual seconds."""
         return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def create_future(self) -> NumberedFuture:
@@ -211,7 +211,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return NumberedTask(coro, number=self._task_number, process=process, loop=self, name=name, context=context)
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
-        """Run `func` on this thread, a drawn moment from now; of one executor, in the order of the calls."""
+        """Run `func` on this thread after a drawn time; for one executor, in the order of the calls."""
         answer: asyncio.Future[T] = self.create_future()
         process = current_process() or self.outside
         free_at_s = process.executors_free_at_s.get(id(executor), 0.0)
@@ -233,13 +233,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return answer
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Tell of an exception that nobody caught, unless a dead process is meant."""
+        """Report an exception that no code caught, unless its process is dead."""
         process = current_process()
         if process is None or process.is_alive:
             super().call_exception_handler(context)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Drop all state."""
         self._timers.clear()
         self._runnable.clear()
         super().close()
@@ -255,7 +255,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 heapq.heapify(self._timers)
                 self._cancelled_timers = 0
 
-    # asynchronous generators: who finalizes one is decided by the process that began it, not by the collector
+    # Asynchronous generators are finalized by the process that began them, not by the collector.
 
     def _asyncgen_firstiter_hook(self, generator: AsyncGenerator[Any, Any]) -> None:
         self._generators[id(generator)] = current_process() or self.outside
@@ -267,10 +267,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         else:
             process.remains.append(generator)
 
-    # the real world
+    # The real world.
 
     def _write_to_self(self) -> None:
-        """Nobody waits in a system call."""
+        """Do nothing: the loop never waits in a system call."""
 
     async def getaddrinfo(self, *_: Any, **__: Any) -> NoReturn:
         """Errors: OutsideSimulation."""
@@ -304,4 +304,4 @@ def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
 
 
 def _outside(what: str) -> NoReturn:
-    raise OutsideSimulation(f"{what} was asked for, and there is none in the simulation")
+    raise OutsideSimulation(f"{what} is not available in the simulation")

@@ -1,6 +1,6 @@
-"""What a message is, in eight digits: the same for the same message, in whatever order a protobuf map lies in it.
+"""A digest of a message in eight digits that does not depend on the order of protobuf maps.
 
-The order of the entries of a map on the wire follows from addresses in memory, and so differs from process to process.
+The order of the entries of a map on the wire follows from memory addresses, and so differs between processes.
 """
 
 import zlib
@@ -27,13 +27,13 @@ _FILES = (
 
 
 def fingerprint(method: str, message: bytes) -> str:
-    """The CRC of a message, or of its bytes in order where a map may lie in it."""
+    """The CRC of a message; of its bytes in sorted order if it may contain a map."""
     return f"{zlib.crc32(bytes(sorted(message)) if method in _methods_with_maps() else message):08x}"
 
 
 @cache
 def _methods_with_maps() -> frozenset[str]:
-    """The paths of all methods whose messages hold maps."""
+    """The paths of all methods whose messages contain maps."""
     return frozenset(
         f"/{method.containing_service.full_name}/{method.name}"
         for file in _FILES

@@ -1,4 +1,4 @@
-"""When garbage is looked for, and where."""
+"""The moment and the extent of garbage collections."""
 
 import contextlib
 import gc
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def garbage_of_its_own() -> Iterator[None]:
-    """Collections come only when they are called for, and look only at what was made inside.
+    """Collect garbage only on request, and only objects created inside.
 
-    When garbage is found must not be chance; and a test process holds millions of objects of others, so that a look at
-    all of them takes a second or more on a slow machine.
+    The moment of a collection must not be random. A test process also holds millions of other objects, so that a full
+    collection takes a second or more on a slow machine.
     """
     was_collecting = gc.isenabled()
     gc.disable()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NumberedTask(asyncio.Task[Any]):
-    """A task that knows its number and the process it is a part of."""
+    """A task with a number and its process."""
 
     _log_destroy_pending: bool
 
@@ -28,8 +28,8 @@ class NumberedTask(asyncio.Task[Any]):
         name: str | None,
         context: Context,
     ) -> None:
-        """Begin to run `work` in the loop's next turn."""
-        self.number = number  # first: the task is put into a set by its base class
+        """Start `work` in the loop's next turn."""
+        self.number = number  # first, because the base class puts the task into a set
         self.process = process
         super().__init__(work, loop=loop, name=name, context=context)
 
@@ -41,7 +41,7 @@ class NumberedTask(asyncio.Task[Any]):
 
 
 class NumberedFuture(asyncio.Future[Any]):
-    """A future that knows its number."""
+    """A future with a number."""
 
     def __init__(self, *, number: int, loop: asyncio.AbstractEventLoop) -> None:
         """A future that has no result yet."""

@@ -1,4 +1,4 @@
-"""A process in the simulation: everything that runs in its context, until it is killed."""
+"""A simulated process: everything that runs in its context, until it is killed."""
 
 import asyncio
 import gc
@@ -16,69 +16,69 @@ if TYPE_CHECKING:
     from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 
 CLOSE_TRIES_MAX = 50
-"""How often a coroutine that awaits again and again while it is closed is closed, before it is left alone."""
+"""The number of times that a coroutine which awaits during its close is closed, before it is abandoned."""
 
 
 def process_of(context: Context) -> "SimulatedProcess | None":
-    """The process that code in this context belongs to; None for what no process has begun."""
+    """The process that owns code in this context; None for code outside any process."""
     node = context.get(NODE)
     return node if isinstance(node, SimulatedProcess) else None
 
 
 def current_process() -> "SimulatedProcess | None":
-    """The process whose code runs now."""
+    """The process of the running code."""
     node = NODE.get()
     return node if isinstance(node, SimulatedProcess) else None
 
 
 class SimulatedProcess(Node):
-    """What the operating system knows of a process: its name, its threads' work, whether it runs.
+    """The state of a process: its name, its executors' work, and whether it runs.
 
-    Its first task is begun by `spawn`; everything that task begins belongs to the process too, because the context is
-    inherited. After `kill` nothing of it runs again, finally blocks included: the loop passes over whatever carries
-    its context, and what it leaves is kept here, so that no finalizer runs either.
+    `spawn` begins its first task. Everything that task begins belongs to the process too, because the context is
+    inherited. After `kill` none of its code runs again, finally blocks included. The loop skips callbacks with its
+    context, and references are kept here, so that no finalizer runs either.
     """
 
     def __init__(self, loop: "VirtualLoop", name: str) -> None:
-        """A process with nothing to do yet. Names are unique in a run: a restart gets another one."""
+        """A process without work. Names are unique in a run: a restart gets another one."""
         super().__init__(name)
         self.loop = loop
         self.paused = False
-        """Stopped as by SIGSTOP: what becomes ready waits."""
+        """Stopped as by SIGSTOP: ready callbacks wait."""
         self.turn_s = 0.0
-        """How long one turn keeps its processor busy, on average: 0 = no time at all."""
+        """The mean time for which a turn occupies its processor: 0 = no time at all."""
         self.is_busy = False
-        """In the middle of such a turn: what becomes ready waits."""
+        """In the middle of such a turn: ready callbacks wait."""
         self.is_runnable = False
-        """Whether it is among those that the loop gives turns to."""
+        """Whether the loop gives it turns."""
         self.ready: deque[asyncio.Handle] = deque()
-        """What the loop is to run, in this order, as asyncio promises."""
+        """Callbacks for the loop to run, in this order, as asyncio promises."""
         self.executors_free_at_s: dict[int, float] = {}
-        """When each executor has done what it was given, by its identity."""
+        """The time at which each executor has done its work, by its identity."""
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> NumberedTask:
         """Run `work` as a part of this process."""
         return self.loop.create_task(work, name=name, context=self.context.copy())
 
     def pause(self) -> None:
-        """Stop it as SIGSTOP does: time goes on without it."""
+        """Stop it as SIGSTOP does: time passes without it."""
         self.paused = True
         self.loop.rest(self)
 
     def resume(self) -> None:
-        """Let it run again: all timers that came meanwhile have come."""
+        """Let it run again: all timers due meanwhile have fired."""
         self.paused = False
         self.loop.wake(self)
 
     def kill(self, *, silently: bool = False) -> None:
-        """End it at once. Nothing of it runs again. `silently` is a power cut: not even its connections are closed."""
+        """End it at once; none of its code runs again. With `silently` connections stay open, as after a power cut."""
         if not self.is_alive:
             return
         super().kill(silently=silently)
         self.lay_down()
 
     def lay_down(self) -> None:
-        """Put all that it is doing aside, to be kept until it is buried."""
+        """Keep references to all its tasks and callbacks until `bury`."""
         # Dropping the last reference to a coroutine would run its finally blocks.
         self.remains += [task for task in asyncio.all_tasks(self.loop) if self._owns(task)]
         self.remains += self.ready
@@ -91,11 +91,11 @@ class SimulatedProcess(Node):
         return sorted((task for task in found if isinstance(task, NumberedTask)), key=lambda task: task.number)
 
     def bury(self) -> None:
-        """Free what it left, after the run: finally blocks run now, up to what they await, and do no harm any more."""
+        """Free its objects after the run: finally blocks run now, up to their first await, without any effect."""
         remains, self.remains = self.remains, []
         for one in remains:
             if isinstance(one, NumberedTask):
-                one._log_destroy_pending = False  # asyncio's own switch against a warning that means nothing here
+                one._log_destroy_pending = False  # asyncio's own switch against a warning that has no meaning here
                 _close(one.get_coro())
             elif isinstance(one, AsyncGenerator):
                 _close(one.aclose())
@@ -105,7 +105,7 @@ class SimulatedProcess(Node):
 
 
 def bury_all(loop: "VirtualLoop", processes: Sequence[SimulatedProcess]) -> None:
-    """Close everything that a run left. The loop turns once more for it, and nothing of what it does has any effect."""
+    """Close everything that a run left. The loop turns once more for it, without any effect."""
     dead = (*processes, loop.outside)
 
     async def bury() -> None:
@@ -113,12 +113,12 @@ def bury_all(loop: "VirtualLoop", processes: Sequence[SimulatedProcess]) -> None
             process.context.copy().run(process.bury)
         gc.collect()
         for process in dead:
-            process.context.copy().run(process.bury)  # what came up when the first were closed
+            process.context.copy().run(process.bury)  # objects created while the first were closed
 
     for process in processes:
         process.kill()
-    loop.outside.lay_down()  # it stays: the loop itself calls from there
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # what the dead say at their end concerns nobody
+    loop.outside.lay_down()  # it stays, because the loop itself calls from there
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # errors of dead processes do not matter
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -136,7 +136,7 @@ def _close(work: Any) -> None:
         try:
             work.close()
         except RuntimeError:
-            continue  # it awaits in a finally block: the next try goes on behind that
+            continue  # it awaits in a finally block; the next try continues after that
         except BaseException:
             return
         return

@@ -1,20 +1,20 @@
-"""What happened, line by line: two runs of one seed are the same run if and only if their traces are equal."""
+"""The trace of events, line by line: two runs of one seed are equal if and only if their traces are equal."""
 
 import hashlib
 from typing import TextIO
 
 
 class Trace:
-    """A digest of every line, and the lines themselves where somebody wants to read them."""
+    """A digest of every line, and the lines themselves if a file is given."""
 
     def __init__(self, file: TextIO | None = None) -> None:
-        """Begin empty; lines go to `file` too."""
+        """Start empty; lines go to `file` too."""
         self.lines = 0
         self._digest = hashlib.sha256()
         self._file = file
 
     def add(self, time_s: float, *what: object) -> None:
-        """One thing happened at this time."""
+        """Record an event at this time."""
         line = f"{time_s:.9f} {' '.join(map(str, what))}\n"
         self.lines += 1
         self._digest.update(line.encode())

@@ -1,4 +1,4 @@
-"""Tests whose time passes only when everybody waits: what would wait for ever fails at once, and nobody sleeps."""
+"""Tests whose time passes only when all tasks wait: an endless wait fails at once, and sleeps take no real time."""
 
 import asyncio
 import functools
@@ -24,7 +24,7 @@ def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P,
 
 
 def running_clock() -> RunClock:
-    """The time of the loop that the caller runs on."""
+    """The clock of the caller's loop."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     return RunClock(loop)

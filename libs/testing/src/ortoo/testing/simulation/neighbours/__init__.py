@@ -1,5 +1,5 @@
-"""What a cluster stands beside: the name servers' database and the snodes' Redis, in the same thread.
+"""The services beside a cluster: the name servers' database and the snodes' Redis, in the same thread.
 
-Enters: the loop and chance. Leaves: what `open_namesrv` and `open_snode` take in place of the real ones, and their
-faults. Only `ortoo.testing.simulation` imports it.
+Enters: the loop and randomness. Leaves: replacements for `open_namesrv` and `open_snode`, and their faults. Only
+`ortoo.testing.simulation` imports it.
 """

@@ -1,4 +1,4 @@
-"""The name servers' database: SQLite in memory, which survives its name servers, with the troubles of a remote one."""
+"""The name servers' database: SQLite in memory, which survives its name servers, with the faults of a remote one."""
 
 import asyncio
 import sqlite3
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class SimulatedDatabase:
-    """One database. Each transaction happens at one moment, so a kill never meets half of one."""
+    """One database. Each transaction is atomic in time, so a kill never interrupts one."""
 
     def __init__(self, chance: Randomness, *, shared: bool) -> None:
         """An empty one; `shared` if several name servers use it."""
@@ -30,11 +30,11 @@ class SimulatedDatabase:
         self.away = False
         """Whether it can be reached."""
         self.lost_before = 0.0
-        """How often a connection is lost before anything happened."""
+        """The probability that a connection is lost before the transaction."""
         self.lost_after = 0.0
-        """How often a connection is lost after the commit, so that nobody knows."""
+        """The probability that a connection is lost after the commit, so that the outcome is unknown."""
         self.refused = 0.0
-        """How often a transaction has to give way to another one."""
+        """The probability that a transaction is refused because of a concurrent one."""
         self._chance = chance
         self._engine = sa.create_engine(
             "sqlite://", poolclass=sa.pool.StaticPool, connect_args={"check_same_thread": False}
@@ -42,42 +42,42 @@ class SimulatedDatabase:
         prepare(self._engine, chance.uuid_text())
 
     async def open(self, database_url: str, data_dir: Path, new_id: str) -> Catalog:
-        """A name server's catalog; the directory has its id already. Errors: Unavailable."""
+        """A name server's catalog; the directory already has its id. Errors: Unavailable."""
         catalog = SimulatedCatalog(self)
         await catalog.version()
         return catalog
 
     def backup(self) -> bytes:
-        """All that is in it."""
+        """A copy of its content."""
         return self._raw().serialize()
 
     def restore(self, backup: bytes) -> None:
-        """Put a copy back, however old."""
+        """Restore a copy, however old."""
         self._raw().deserialize(backup)
 
     def proposals(self) -> list[dict[str, object]]:
-        """Who was proposed to lead which enode."""
+        """The stored proposals of a leader, one row for each enode."""
         with self._engine.begin() as connection:
             return [dict(row._mapping) for row in connection.execute(sa.select(tables.proposals))]
 
     def restore_proposals(self, before: list[dict[str, object]]) -> None:
-        """Put back who was proposed, as an old copy of the database has it."""
+        """Restore proposals, as in an old copy of the database."""
         with self._engine.begin() as connection:
             connection.execute(sa.delete(tables.proposals))
             if before:
                 connection.execute(sa.insert(tables.proposals), before)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self._engine.dispose()
 
     @property
     def engine(self) -> sa.Engine:
-        """The way in."""
+        """The SQLAlchemy engine."""
         return self._engine
 
     def troubled(self, work: Callable[[], T]) -> Callable[[], T]:
-        """The same work, by a connection that may be in trouble before and after it."""
+        """The same work, over a connection that may fail before and after it."""
 
         def run() -> T:
             self._fail_now(before=True)
@@ -88,7 +88,7 @@ class SimulatedDatabase:
         return run
 
     def _fail_now(self, before: bool) -> None:
-        """Raise what a driver raises, if the connection is in trouble. Errors: sqlalchemy.exc.OperationalError."""
+        """Raise a driver's error, if the connection fails. Errors: sqlalchemy.exc.OperationalError."""
         if self.away:
             raise _operational("could not connect to server: Connection refused")
         if happens(self._chance, self.lost_before if before else self.lost_after):
@@ -106,7 +106,7 @@ class _Link(Database):
     """A name server's connection to it. The loop's executor gives the work its time and its order."""
 
     def __init__(self, database: SimulatedDatabase, name: str) -> None:
-        # The thread is a name for a queue of work: the simulated loop starts none for it.
+        # The thread is only the name of a work queue: the simulated loop starts no thread.
         super().__init__(database.engine, name)
         self._database = database
 
@@ -114,7 +114,7 @@ class _Link(Database):
         return super().submit(self._database.troubled(work))
 
     async def close(self) -> None:
-        """Nothing is closed: the database is another machine's."""
+        """Close nothing: the database is on another machine."""
 
 
 class SimulatedCatalog(Catalog):

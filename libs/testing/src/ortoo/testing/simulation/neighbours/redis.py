@@ -1,4 +1,4 @@
-"""The snodes' Redis: fakeredis, on virtual time, behind a network that takes its time and falls silent."""
+"""The snodes' Redis: fakeredis on virtual time, behind a network with delays and outages."""
 
 import asyncio
 import contextlib
@@ -25,18 +25,18 @@ CALL_TIMEOUT_S = 2.0
 DELAY_S = (0.000_2, 0.002)
 _BROKEN = object()
 _COLLECT = "collectgarbage()"
-"""What fakeredis has Lua do after each script."""
+"""The statement that fakeredis appends to each Lua script."""
 
 
 class SimulatedRedis:
-    """The server, and the way to it."""
+    """The server and its network."""
 
     def __init__(self, loop: VirtualLoop, chances: Chances) -> None:
-        """A server that has nothing yet."""
+        """A server without data."""
         self.loop = loop
         self.server = fakeredis.FakeServer(version=(7, 4))
         self.sockets: list[_Socket] = []
-        """Connections that are open, in the order in which they were made."""
+        """Open connections, in the order of their creation."""
         self._chances = chances
         self._silent = False
         self._held: list[Callable[[], None]] = []
@@ -44,32 +44,32 @@ class SimulatedRedis:
 
     @property
     def silent(self) -> bool:
-        """Whether it takes connections and says nothing."""
+        """Whether it accepts connections and does not answer."""
         return self._silent
 
     def fall_silent(self) -> None:
-        """Answer nobody from now on, as a frozen machine does."""
+        """Stop answering, as a frozen machine does."""
         self._silent = True
 
     def speak(self) -> None:
-        """Take in what was sent meanwhile, and answer."""
+        """Handle the requests sent meanwhile, and answer again."""
         self._silent = False
         held, self._held = self._held, []
         for one in held:
             one()
 
     def flush_all(self) -> None:
-        """Forget everything, as an operator's FLUSHALL."""
+        """Drop everything, as an operator's FLUSHALL."""
         with self.server.lock:
             for database in self.server.dbs.values():
                 database.clear()
 
     def copied(self) -> dict[int, dict[bytes, Any]]:
-        """All that is in it, for `fail_over`."""
+        """A copy of its data, for `fail_over`."""
         return {number: copy.deepcopy(database._dict) for number, database in self.server.dbs.items()}
 
     def fail_over(self, replica: dict[int, dict[bytes, Any]]) -> None:
-        """Go on with what a replica had, `copied` earlier; every connection breaks."""
+        """Continue with a replica's data, `copied` earlier; every connection breaks."""
         self.flush_all()
         for number, kept in replica.items():
             self.server.dbs[number]._dict.update(copy.deepcopy(kept))
@@ -77,12 +77,12 @@ class SimulatedRedis:
             socket.break_off()
 
     def gone(self, process: SimulatedProcess) -> None:
-        """A process was killed; its connections end with it."""
+        """A process was killed; close its connections."""
         for socket in [one for one in self.sockets if one.process is process]:
             socket.end()
 
     def client(self, url: str) -> Any:
-        """What `open_snode` takes for a client of `url`."""
+        """A client of `url` for `open_snode`."""
         pool = redis.asyncio.ConnectionPool(
             connection_class=_Connection,
             simulated=self,
@@ -94,12 +94,12 @@ class SimulatedRedis:
         return redis.asyncio.Redis(connection_pool=pool)
 
     def connection_chance(self) -> tuple[int, Randomness]:
-        """The number of the next connection, and its chance."""
+        """The number of the next connection, and its randomness."""
         self._connections += 1
         return self._connections, self._chances.of(f"redis connection {self._connections}")
 
     def arrive(self, work: Callable[[], None]) -> None:
-        """Do something at the server, as soon as it is not silent."""
+        """Run `work` at the server, when it is not silent."""
         if self._silent:
             self._held.append(work)
         else:
@@ -107,7 +107,7 @@ class SimulatedRedis:
 
 
 class _Socket(AsyncFakeSocket):
-    """A connection: what is sent and answered takes time, and keeps its order."""
+    """A connection: requests and answers are delayed, and keep their order."""
 
     def __init__(self, simulated: SimulatedRedis, *arguments: Any, **named: Any) -> None:
         self.number, self._chance = simulated.connection_chance()
@@ -124,7 +124,7 @@ class _Socket(AsyncFakeSocket):
         return self is other
 
     def sendall(self, data: Any) -> None:
-        """Let the server have it in a moment."""
+        """Deliver it to the server after a delay."""
         loop = self._simulated.loop
         self._sent_until_s = max(self._sent_until_s, loop.time() + self._chance.uniform(*DELAY_S))
         loop.call_at(
@@ -135,7 +135,7 @@ class _Socket(AsyncFakeSocket):
         )
 
     def put_response(self, msg: Any) -> None:
-        """Let the client have it in a moment."""
+        """Deliver it to the client after a delay."""
         loop = self._simulated.loop
         self._answered_until_s = max(self._answered_until_s, loop.time() + self._chance.uniform(*DELAY_S))
         loop.call_at(self._answered_until_s, self._give, msg, context=self.process.context)
@@ -146,12 +146,12 @@ class _Socket(AsyncFakeSocket):
         return known
 
     def break_off(self) -> None:
-        """End the connection from the server's side."""
+        """Close the connection from the server's side."""
         self.end()
         self._give(_BROKEN)
 
     def end(self) -> None:
-        """The server forgets this connection."""
+        """Remove this connection from the server."""
         if self in self._simulated.sockets:
             self._simulated.sockets.remove(self)
             self.kill()
@@ -165,7 +165,7 @@ class _Socket(AsyncFakeSocket):
 
 
 class _Scripts:
-    """fakeredis' Lua, which compiles each script once as a server does, and collects garbage when Lua itself likes."""
+    """fakeredis' Lua, which compiles each script once as a server does, and leaves garbage collection to Lua."""
 
     def __init__(self, lua: Any) -> None:
         self._lua = lua
@@ -184,7 +184,7 @@ class _Scripts:
 
 
 class _Connection(FakeAsyncRedisConnection):
-    """redis-py's connection over such a socket, with the timeouts that it has on a real one."""
+    """redis-py's connection over such a socket, with its timeouts on a real one."""
 
     def __init__(self, *, simulated: SimulatedRedis, **named: Any) -> None:
         self._simulated = simulated
@@ -206,7 +206,7 @@ class _Connection(FakeAsyncRedisConnection):
         await super().disconnect(nowait=nowait, **named)
 
     async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-        """Send it; this network takes whatever it is given at once, so that no time limit is needed."""
+        """Send it; this network accepts any amount at once, so that no timeout is needed."""
         if not self.is_connected:
             await self.connect_check_health(check_health=False)
         if self._writer is None:
@@ -214,7 +214,7 @@ class _Connection(FakeAsyncRedisConnection):
         self._writer.writelines([command] if isinstance(command, bytes) else command)
 
     async def can_read(self, timeout: float | None = 0) -> bool:
-        """Wait for an answer, for so long at most; None = for ever."""
+        """Wait for an answer, for `timeout` at most; None = without limit."""
         if not self.is_connected:
             await self.connect()  # type: ignore[no-untyped-call]
         try:
@@ -243,7 +243,7 @@ class _Connection(FakeAsyncRedisConnection):
 
 @contextlib.contextmanager
 def virtual_redis_time(loop: VirtualLoop) -> Iterator[None]:
-    """Let fakeredis take its time from `loop` within the block."""
+    """Let fakeredis use the time of `loop` within the block."""
     virtual = types.SimpleNamespace(
         time=lambda: EPOCH_MS / 1000 + loop.time(), monotonic=loop.time, sleep=None, perf_counter=loop.time
     )

@@ -1,5 +1,5 @@
-"""What must be true: a model of what was acknowledged, against which everything that clients see is held.
+"""The oracle: a model of the acknowledged messages, which every observation of clients is compared with.
 
-Enters: what clients sent, were told and received. Leaves: findings, each with the promise that was broken. It knows
-messages and offsets and nothing of the servers; only `ortoo.testing.simulation` imports it.
+Enters: messages sent, answers and deliveries of clients. Leaves: findings, each with the broken promise. It knows
+messages and offsets and not the servers; only `ortoo.testing.simulation` imports it.
 """

@@ -1,4 +1,4 @@
-"""What groups that pop have: a message is one member's at a time, and what is acknowledged never comes again."""
+"""Leases of groups that pop: a message has one holder at a time, and an acknowledged one never comes again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from ortoo.testing.simulation.oracle.received import Delivery
 from ortoo.testing.simulation.oracle.sent import Sent, keys
 
 MARGIN_S = 2.0
-"""A lease ends by so much earlier for the model: an answer may have been under way so long."""
+"""The model ends a lease earlier by this margin, because an answer may have been under way this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Leases:
         is_prompt: Callable[[], bool],
         may_have_forgotten: Callable[[str], bool],
     ) -> None:
-        """`is_quiet` says whether nothing happened to an enode since a time, `is_prompt` whether answers are new.
+        """`is_quiet`: whether nothing happened to an enode since a time. `is_prompt`: whether answers are recent.
 
-        `may_have_forgotten`: whether damage may have cost an enode what it had written of groups.
+        `may_have_forgotten`: whether damage may have cost an enode its records about groups.
         """
         self._findings = findings
         self._now_s = now_s
@@ -45,7 +45,7 @@ class Leases:
         self._held: dict[tuple[str, str], _Lease] = {}
 
     def delivered(self, delivery: Delivery, invisible_ms: float) -> None:
-        """A member has it now, for so long at least."""
+        """A group member received it, with a lease of at least `invisible_ms`."""
         group, key = delivery.group, delivery.sent.key
         forgotten = self._may_have_forgotten(delivery.queue.enode)
         if (group, key) in self._acknowledged and self._is_prompt() and not forgotten:
@@ -69,29 +69,29 @@ class Leases:
             self._open.setdefault(group, {})[key] = delivery.sent
 
     def acknowledging(self, group: str, sent: Sent) -> None:
-        """A member is about to acknowledge it."""
+        """A group member is about to acknowledge it."""
         self._asked.setdefault((group, sent.key), self._now_s())
         self._held.pop((group, sent.key), None)
         self._open.get(group, {}).pop(sent.key, None)
 
     def acknowledged(self, group: str, sent: Sent) -> None:
-        """The server says that it is done, for good."""
+        """The server confirmed the acknowledgement."""
         self._acknowledged.setdefault((group, sent.key), self._now_s())
 
     def giving_back(self, group: str, sent: Sent) -> None:
-        """A member is about to give it back."""
+        """A group member is about to release or nack it."""
         self._held.pop((group, sent.key), None)
 
     def gone(self, member: str) -> None:
-        """A member has ended, and gave back what it had."""
+        """A group member has ended, and released its messages."""
         for place in [place for place, held in self._held.items() if held.member == member]:
             del self._held[place]
 
     def is_asked(self, group: str, key: str) -> bool:
-        """Whether somebody acknowledged it, whatever came of that."""
+        """Whether an acknowledgement was requested, with any outcome."""
         return (group, key) in self._asked
 
     def unsettled(self, group: str) -> str:
-        """What was delivered and acknowledged by nobody, in words."""
+        """Messages delivered and never acknowledged, as text."""
         left = list(self._open.get(group, {}).values())
         return f"{group} has not acknowledged {keys(left)}" if left else ""

@@ -1,4 +1,4 @@
-"""All that is known to be true in a run, and the way to say so."""
+"""The model of a run: the expected state, and the way to report a finding."""
 
 from ortoo.testing.simulation.oracle.leases import Leases
 from ortoo.testing.simulation.oracle.offsets import CommittedOffsets
@@ -7,18 +7,18 @@ from ortoo.testing.simulation.oracle.sent import SentMessages
 from ortoo.testing.simulation.world import World
 
 CALM_S = 40.0
-"""So long after the last fault nothing excuses anything: leases, sessions and routes have found their way back."""
+"""After this time without a fault, leases, sessions and routes must have recovered."""
 DETAINED_S = 30.0
-"""So long after a pause or a partition an answer may arrive that was given before."""
+"""After a pause or a partition, an earlier answer may arrive within this time."""
 QUIET_S = 15.0
-"""So long after something happened to a machine nothing of it is left there."""
+"""After this time, an event of a machine has no further effect there."""
 
 
 class Oracle:
     """The model."""
 
     def __init__(self, world: World) -> None:
-        """Nothing was sent yet."""
+        """Start without messages."""
         self.world = world
         self.findings = world.findings
         self.sent = SentMessages()
@@ -26,47 +26,47 @@ class Oracle:
         self.leases = Leases(world.findings, self.now_s, self.is_quiet, self.is_prompt, self.may_have_forgotten)
         self.offsets = CommittedOffsets(world.findings, self.now_s, self.may_have_forgotten)
         self.trouble_until_s = float("-inf")
-        """When the last fault was over, or is going to be."""
+        """The end of the last fault, past or planned."""
         self._disturbed_at_s: dict[str, float] = {}
         self._detained_at_s = float("-inf")
         self.clock_ahead_ms = 0.0
-        """How far any wall clock was ahead, at most."""
+        """The largest lead of any wall clock."""
         self.damaged: dict[str, float] = {}
-        """Enodes whose disk lied or lost bytes that it had promised, and since when: what is named as lost may be."""
+        """Enodes whose disk lied or lost promised bytes, and since when: they may report losses."""
 
     def now_s(self) -> float:
         """The run's own time."""
         return self.world.loop.time()
 
     def trouble(self, until_s: float) -> None:
-        """A fault lasts until then."""
+        """A fault lasts until `until_s`."""
         self.trouble_until_s = max(self.trouble_until_s, until_s)
 
     def detained(self) -> None:
-        """Something that holds answers up begins or ends now: what was popped before may arrive long after."""
+        """A fault that delays answers begins or ends now: earlier popped messages may arrive long after."""
         self._detained_at_s = self.now_s()
 
     def is_prompt(self) -> bool:
-        """Whether nothing that is received now can be an old answer."""
+        """Whether an answer that arrives now cannot be an old one."""
         return self.now_s() - self._detained_at_s > DETAINED_S
 
     def disturbed(self, machine: str) -> None:
-        """Something happens to a machine now, or ends."""
+        """A fault of a machine begins or ends now."""
         self._disturbed_at_s[machine] = self.now_s()
 
     def is_quiet(self, machine: str, since_s: float) -> bool:
-        """Whether nothing happened to a machine since then, nor shortly before; or, if it is not known, to any."""
+        """Whether nothing happened to a machine since then, or shortly before; for an unknown machine, to any."""
         at_s = [when_s for name, when_s in self._disturbed_at_s.items() if machine in (name, NOWHERE)]
         return max(at_s, default=float("-inf")) < since_s - QUIET_S
 
     def disk_damaged(self, machine: str) -> None:
-        """The disk of a machine, which has the only copy, lies from now on or has lost something."""
+        """The disk of a machine with the only copy lies from now, or has lost data."""
         self.damaged.setdefault(machine, self.now_s())
 
     def may_have_forgotten(self, machine: str) -> bool:
-        """Whether a machine may have begun anew since its disk was damaged; or, if it is not known which, any.
+        """Whether a machine may have restarted since its disk was damaged; for an unknown machine, any.
 
-        What the damaged bytes said of groups, such as an acknowledgement, it has not read.
+        It then lacks the damaged records about groups, such as an acknowledgement.
         """
         return any(
             machine in (name, NOWHERE) and self._disturbed_at_s.get(name, float("-inf")) > at_s
@@ -74,7 +74,7 @@ class Oracle:
         )
 
     def calm_since(self, at_s: float) -> bool:
-        """Whether nothing was wrong since then, and for a good while before."""
+        """Whether no fault was active since then, or for `CALM_S` before."""
         return at_s - self.trouble_until_s > CALM_S
 
     def _fastest_wall_ms(self) -> float:

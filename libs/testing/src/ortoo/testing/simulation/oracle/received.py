@@ -1,4 +1,4 @@
-"""Every delivery, held against what was sent."""
+"""Every delivery, compared with the sent messages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from ortoo.testing.simulation.kernel.trace import Trace
 from ortoo.testing.simulation.oracle.sent import Fate, Sent, SentMessages, key_of
 
 NOWHERE = ""
-"""The enode of a message whose client was not told where it lies."""
+"""The enode of a message whose client does not know its position."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message reached a member of a group."""
+    """A message reached a group member."""
 
     group: str
     member: str
@@ -26,7 +26,7 @@ class Delivery:
 
 
 class Received:
-    """What groups received."""
+    """The messages that groups received."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Received:
         now_s: Callable[[], float],
         earliest_ms: Callable[[], float],
     ) -> None:
-        """`earliest_ms` is what the fastest wall clock has shown so far."""
+        """`earliest_ms` is the time on the fastest wall clock so far."""
         self.count = 0
         self._sent = sent
         self._findings = findings
@@ -49,7 +49,7 @@ class Received:
     def delivered(
         self, group: str, member: str, body: bytes, queue: Queue, offset: int, attempt: int = 1
     ) -> Delivery | None:
-        """A member got this body from there. None when it is no message of this run."""
+        """A group member received this body. None when it is not a message of this run."""
         now_s = self._now_s()
         key = key_of(body)
         place = f"{queue.topic}/{queue.enode}/{queue.queue_id}/{offset}"
@@ -57,7 +57,7 @@ class Received:
         self.count += 1
         sent = self._sent.of(key) if key is not None else None
         if sent is None or body != sent.body:
-            self._findings.add("G3", f"{group} got bytes that nobody sent: {body[:60]!r} from {queue} at {offset}")
+            self._findings.add("G3", f"{group} got bytes that were never sent: {body[:60]!r} from {queue} at {offset}")
             return None
         delivery = Delivery(group, member, sent, queue, offset, attempt, now_s)
         self._check(delivery)
@@ -69,11 +69,11 @@ class Received:
         return self._by_group.get(group, {}).get(key, [])
 
     def count_in(self, group: str) -> int:
-        """How many different messages a group got."""
+        """The number of different messages that a group received."""
         return len(self._by_group.get(group, {}))
 
     def missing(self, group: str, topic: str) -> list[Sent]:
-        """Acknowledged messages of a topic that a group did not get and must get."""
+        """Acknowledged messages of a topic that a group did not receive and must receive."""
         got = self._by_group.get(group, {})
         return [
             one
@@ -86,7 +86,9 @@ class Received:
         if sent.fate is Fate.REFUSED:
             self._findings.add("G11", f"{delivery.group} got {sent.key}, which was refused, from {place}")
         if sent.hidden:
-            self._findings.add("G6/G7", f"{delivery.group} got {sent.key}, which was taken back, from {place}")
+            self._findings.add(
+                "G6/G7", f"{delivery.group} got {sent.key}, which was recalled or rolled back, from {place}"
+            )
         if sent.due_at_ms > self._earliest_ms() + 1:
             early_ms = sent.due_at_ms - self._earliest_ms()
             self._findings.add("G6", f"{delivery.group} got {sent.key} from {place}, {early_ms:.0f} ms too early")

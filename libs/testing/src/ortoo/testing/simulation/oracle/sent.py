@@ -1,4 +1,4 @@
-"""Every message that a client sent, and what it was told became of it."""
+"""Every message that a client sent, and its outcome as reported to the client."""
 
 import enum
 import zlib
@@ -12,14 +12,14 @@ SEPARATOR = b"|"
 
 
 class Fate(enum.Enum):
-    """What the sender knows."""
+    """The outcome as the sender knows it."""
 
     UNKNOWN = "unknown"
-    """No answer, or one that says so: it may be stored or not."""
+    """No answer, or one that leaves the outcome open: it may be stored or not."""
     STORED = "stored"
     """Acknowledged."""
     REFUSED = "refused"
-    """Refused: nothing of it is stored."""
+    """Refused: it must not be stored."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +27,7 @@ class Sent:
     """One message."""
 
     key: str
-    """Which message it is, in this run; its body begins with it."""
+    """The message's key, unique in this run; its body begins with it."""
     topic: str
     body: bytes
     begun_at_s: float
@@ -38,33 +38,33 @@ class Sent:
     queue: Queue | None = None
     offset: int = -1
     hidden: bool = False
-    """Whether it must not be seen by anybody: recalled, or rolled back."""
+    """Whether it must stay invisible: recalled, or rolled back."""
     due_at_ms: int = 0
-    """Not visible before this time of the wall clock."""
+    """Invisible before this time of the wall clock."""
     message_group: str = ""
     number: int = 0
     """Its place in the order of its message group."""
     optional: bool = False
-    """Whether its delivery is not waited for: what became of it is not known, or another one stands for it."""
+    """Whether its delivery is not required: its outcome is unknown, or another message stands for it."""
 
 
 class SentMessages:
     """The messages of a run."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start empty."""
         self._by_key: dict[str, Sent] = {}
         self._by_topic: dict[str, list[Sent]] = {}
 
     def begin(self, topic: str, key: str, now_s: float, *, filler: int = 0) -> Sent:
-        """A message is about to be sent; its body is made of its key."""
+        """A message is about to be sent; its body is derived from its key."""
         sent = Sent(key, topic, body_of(key, filler), now_s)
         self._by_key[key] = sent
         self._by_topic.setdefault(topic, []).append(sent)
         return sent
 
     def stored(self, sent: Sent, now_s: float, queue: Queue | None, offset: int) -> None:
-        """It was acknowledged, with the place where it is."""
+        """It was acknowledged with its position."""
         sent.fate, sent.told_at_s, sent.queue, sent.offset = Fate.STORED, now_s, queue, offset
 
     def failed(self, sent: Sent, now_s: float, error: OrtooError) -> None:
@@ -74,7 +74,7 @@ class SentMessages:
             sent.fate = Fate.REFUSED
 
     def refused(self, sent: Sent, now_s: float) -> None:
-        """It was refused: nothing of it is stored."""
+        """It was refused: it must not be stored."""
         sent.fate, sent.told_at_s = Fate.REFUSED, now_s
 
     def of(self, key: str) -> Sent | None:
@@ -82,11 +82,11 @@ class SentMessages:
         return self._by_key.get(key)
 
     def in_topic(self, topic: str) -> list[Sent]:
-        """What was sent to a topic, in order."""
+        """The messages sent to a topic, in order."""
         return self._by_topic.get(topic, [])
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: nothing in it is waited for."""
+        """The topic was deleted: its messages are no longer expected."""
         for sent in self.in_topic(topic):
             sent.optional = True
 
@@ -98,13 +98,13 @@ class SentMessages:
 
 
 def body_of(key: str, filler: int) -> bytes:
-    """The body of a message: its key, and bytes that follow from the key."""
+    """The body of a message: its key, and bytes derived from the key."""
     seed = zlib.crc32(key.encode()).to_bytes(4, "little")
     return key.encode() + SEPARATOR + seed * (filler // 4 + 1)
 
 
 def key_of(body: bytes) -> str | None:
-    """The key of a body, if no byte of it changed; None if it is none of ours."""
+    """The key of a body, if no byte of it changed; None if it is not ours."""
     head, separator, rest = body.partition(SEPARATOR)
     if not separator or len(rest) % 4 or not rest:
         return None
@@ -113,6 +113,6 @@ def key_of(body: bytes) -> str | None:
 
 
 def keys(messages: Iterable[Sent], most: int = 5) -> str:
-    """The keys of a few messages, for people."""
+    """The keys of a few messages as text."""
     named = [one.key for one in messages]
     return ", ".join(named[:most]) + (f" and {len(named) - most} more" if len(named) > most else "")

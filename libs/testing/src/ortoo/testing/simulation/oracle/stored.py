@@ -1,4 +1,4 @@
-"""What lies in the queues of a topic, read outside any group and held against what was acknowledged."""
+"""The content of a topic's queues, read outside any group and compared with the acknowledged messages."""
 
 from collections import Counter
 from contextlib import aclosing
@@ -13,10 +13,10 @@ class StoredTopic:
     """Everything that one topic holds."""
 
     def __init__(self, topic: str) -> None:
-        """Nothing is known yet; `read` looks."""
+        """Start empty; call `read`."""
         self.topic = topic
         self.places: dict[tuple[Queue, int], bytes] = {}
-        """Each body by where it lies."""
+        """Each body by its position."""
         self.lost: list[tuple[Queue, int, int]] = []
         """Ranges that a server calls lost: from and to, exclusive."""
 
@@ -36,7 +36,7 @@ class StoredTopic:
                 async with aclosing(client.fetch(queue, at, end)) as batches:  # type: ignore[type-var]
                     async for batch in batches:
                         if batch.first_offset != at:
-                            oracle.findings.add("G3", f"{queue} goes on at {batch.first_offset} where {at} is next")
+                            oracle.findings.add("G3", f"{queue} continues at {batch.first_offset} where {at} is next")
                         for offset, body in zip(batch.offsets, batch.bodies(), strict=True):
                             self.places[queue, offset] = body
                         at = batch.next_offset
@@ -46,27 +46,27 @@ class StoredTopic:
                 at = max(loss.end_offset, at + 1)
 
     def compare(self, oracle: Oracle) -> None:
-        """Hold it against what was sent to the topic."""
+        """Compare it with the messages sent to the topic."""
         found = Counter(key_of(body) for body in self.places.values())
         if found[None]:
-            oracle.findings.add("G3", f"{found[None]} bodies of {self.topic} are not what anybody sent")
+            oracle.findings.add("G3", f"{found[None]} bodies of {self.topic} were never sent")
         sent = oracle.sent.in_topic(self.topic)
         known = {one.key for one in sent}
         if strangers := [key for key in found if key is not None and key not in known]:
-            oracle.findings.add("G3", f"{self.topic} holds messages of others: {sorted(strangers)[:5]}")
+            oracle.findings.add("G3", f"{self.topic} holds messages of other topics: {sorted(strangers)[:5]}")
         gone = [one for one in sent if self._is_gone(one.queue, one.offset, one.body) and one.fate is Fate.STORED]
         if gone:
             oracle.findings.add("G1", f"acknowledged in {self.topic} and not there: {keys(gone)}")
-        # What an enode has forgotten with damaged bytes may be an id that it knew, or the end of a delayed message.
+        # Damaged bytes may have held a dedup id, or the end of a delayed message.
         kept = [one for one in sent if not oracle.may_have_forgotten(one.queue.enode if one.queue else NOWHERE)]
         if twice := [one for one in kept if one.once and found[one.key] > 1]:
             oracle.findings.add("G4", f"stored more than once in {self.topic}: {keys(twice)}")
         if refused := [one for one in sent if one.fate is Fate.REFUSED and found[one.key]]:
             oracle.findings.add("G11", f"refused and stored in {self.topic}: {keys(refused)}")
         if hidden := [one for one in kept if one.hidden and found[one.key]]:
-            oracle.findings.add("G7", f"taken back and stored in {self.topic}: {keys(hidden)}")
+            oracle.findings.add("G7", f"recalled or rolled back and stored in {self.topic}: {keys(hidden)}")
         if self.lost and not oracle.damaged:
-            oracle.findings.add("G12", f"{self.topic} has losses that nothing explains: {self.lost[:3]}")
+            oracle.findings.add("G12", f"{self.topic} has losses without a cause: {self.lost[:3]}")
 
     def _is_gone(self, queue: Queue | None, offset: int, body: bytes) -> bool:
         if queue is None or offset < 0 or self.places.get((queue, offset)) == body:
@@ -74,7 +74,7 @@ class StoredTopic:
         return not self.is_lost(queue, offset)
 
     def is_lost(self, queue: Queue | None, offset: int) -> bool:
-        """Whether a server calls that place lost."""
+        """Whether a server reports that position as lost."""
         return any(queue == where and begin <= offset < end for where, begin, end in self.lost)
 
 

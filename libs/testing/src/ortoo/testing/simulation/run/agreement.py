@@ -1,4 +1,4 @@
-"""Whether the members of an enode have the same log and the same state."""
+"""Whether the replicas of an enode have the same log and the same state."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +12,9 @@ ALL_TABLES = (1 << 32) - 1
 
 
 def differences(members: Sequence[MemberMachine], *, flipped: str = "") -> str:
-    """What differs between members, in words; empty when all have the same, byte for byte and state for state.
+    """Differences between replicas as text; empty when all have the same bytes and the same state.
 
-    The disk of `flipped` has bits wrong that nobody has read yet, so that its bytes are not looked at.
+    The disk of `flipped` has undetected wrong bits, so that its bytes are not compared.
     """
     drivers: list[tuple[MemberMachine, Driver]] = []
     for machine in members:
@@ -42,7 +42,7 @@ def differences(members: Sequence[MemberMachine], *, flipped: str = "") -> str:
 
 
 def _content(machine: MemberMachine, begin: int, end: int) -> bytes:
-    """The log between two positions, as it lies in the files."""
+    """The bytes of the log files between two positions."""
     content = bytearray(end - begin)
     for path in machine.disk.files():
         if path.suffix != SEGMENT_SUFFIX or path.parent != Path("/") / machine.name:

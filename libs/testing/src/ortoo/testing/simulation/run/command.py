@@ -14,11 +14,11 @@ from ortoo.testing.simulation.run.simulation import run
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the command line says; returns 1 if something was found."""
+    """Run the command line; returns 1 if there is a finding."""
     parser = argparse.ArgumentParser(prog="python -m ortoo.testing.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="which run")
-    parser.add_argument("--seeds", type=int, default=0, help="run so many seeds, from --seed on")
-    parser.add_argument("--workers", type=int, default=0, help="share them among so many processes")
+    parser.add_argument("--seeds", type=int, default=0, help="number of seeds to run, beginning with --seed")
+    parser.add_argument("--workers", type=int, default=0, help="number of processes")
     parser.add_argument("--first", action="store_true", help="stop at the first seed that fails")
     parser.add_argument("--shrink", action="store_true", help="leave out the faults that are not needed")
     parser.add_argument("--seconds", type=float, default=30.0, help="virtual seconds of trouble")
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--scenario", action="append", default=[])
     parser.add_argument("--fault", action="append", default=[], help="a kind of fault; several may be given")
     parser.add_argument("--plant", default="", help="a planted bug, module:function")
-    parser.add_argument("--members", type=int, default=1, help="how many members the enode has: 1, 3 or 5")
+    parser.add_argument("--members", type=int, default=1, help="replicas of the enode: 1, 3 or 5")
     given = parser.parse_args(arguments)
     choices = Choices(
         given.seed,
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         given.plant,
         given.members,
     )
-    # A call that was made in the last turn of a run: gRPC never begins it, and says so when it is collected.
+    # gRPC never starts a call made in the last turn of a run, and Python warns when it is collected.
     warnings.filterwarnings("ignore", "coroutine 'UnaryUnaryCall._invoke' was never awaited")
     if given.shrink:
         return _shrink(choices)

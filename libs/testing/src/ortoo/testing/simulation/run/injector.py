@@ -1,4 +1,4 @@
-"""Makes the planned faults happen, and undoes them when their time is over."""
+"""Injects the planned faults, and undoes each at its end."""
 
 import asyncio
 import errno
@@ -19,24 +19,24 @@ SLOW_DISK = 60.0
 SLOW_NETWORK = 40.0
 FULL_AFTER_BYTES = 50_000
 PATIENCE_S = 1.5
-"""A fault that waits for packets happens anyway after so long."""
+"""A fault that waits for packets happens after this time at the latest."""
 DISK_PATIENCE_S = 6.0
-"""A fault that waits for a disk happens anyway after so long."""
+"""A fault that waits for a disk happens after this time at the latest."""
 SLOWEST_TURN_S = 0.04
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 DETAINING = frozenset({"pause", "slow processor", "isolate", "partition", "one way", "slow network"})
-"""These hold answers up."""
+"""Faults that delay answers."""
 Undo = Callable[[], object]
 
 
 class Injector:
-    """Whoever does harm to a cluster."""
+    """Injects faults into a cluster."""
 
     def __init__(self, cluster: SimulatedCluster, applications: Sequence[Application], oracle: Oracle) -> None:
-        """Harm these machines, and let the oracle know."""
+        """Inject faults into these machines, and notify the oracle."""
         self.oracle = oracle
         self.flipped = ""
-        """The member whose disk has bits wrong that all others have right. No other disk is harmed from then on."""
+        """The replica whose disk has wrong bits that all others have right. No other disk is damaged from then on."""
         self.world = cluster.world
         self.machines: Mapping[str, Machine] = {one.name: one for one in (*cluster.machines, *applications)}
         self._cluster = cluster
@@ -45,7 +45,7 @@ class Injector:
         self._is_over = False
 
     async def run(self, faults: Sequence[Fault]) -> None:
-        """Let all of them happen, at their times."""
+        """Inject all faults, at their times."""
         loop = self.world.loop
         begun_s = loop.time()
         for fault in faults:
@@ -60,11 +60,11 @@ class Injector:
                 self._happen(fault)
 
     def aimed(self, fault: Fault) -> Fault:
-        """The fault at the machine that it meets, now that its time has come."""
+        """The fault with its actual target, determined at its time."""
         return fault
 
     async def undo_all(self) -> None:
-        """End what is still wrong: every machine runs, and everything works again."""
+        """Undo all faults: every machine runs, and everything works again."""
         self._is_over = True
         for number in list(self._pending):
             self._undo(number)
@@ -106,7 +106,7 @@ class Injector:
         if fault.kind in DETAINING:
             self.oracle.detained()
 
-    # processes
+    # Processes.
 
     def _kill(self, fault: Fault) -> Undo:
         machine = self.machines[fault.target]
@@ -142,7 +142,7 @@ class Injector:
         return machine.resume
 
     def _slow_processor(self, fault: Fault) -> Undo:
-        """Each step takes time, so that others come in between: one that opens, stops or changes its part, too."""
+        """Each step takes time, so that other steps interleave, such as one that opens, stops or changes a part."""
         machine = self.machines[fault.target]
         machine.slow(fault.amount**2 * SLOWEST_TURN_S)
         return lambda: machine.slow(0.0)
@@ -154,7 +154,7 @@ class Injector:
 
         self._stops.append(self.world.loop.create_task(restart(), context=self.world.loop.outside.context.copy()))
 
-    # the network
+    # The network.
 
     def _isolate(self, fault: Fault) -> Undo:
         return self.world.network.isolate(fault.target)
@@ -177,7 +177,7 @@ class Injector:
     def _slow_reader(self, fault: Fault) -> Undo:
         return self.world.network.read_slowly(fault.target, 0.1 + fault.amount * 3)
 
-    # clocks
+    # Clocks.
 
     def _clock_jump(self, fault: Fault) -> Undo:
         machine, by_ms = self.machines[fault.target], (fault.amount * 2 - 1) * JUMP_MS
@@ -193,7 +193,7 @@ class Injector:
     def _drift(self, fault: Fault) -> Undo:
         machine = self.machines[fault.target]
         machine.clock.drift((fault.amount * 2 - 1) * DRIFT)
-        # What it gains until the end of the drift, and it keeps that.
+        # The lead that the clock gains until the end of the drift, which it keeps.
         self.oracle.clock_ahead_ms = max(self.oracle.clock_ahead_ms, machine.clock.wall_error_ms + 60_000 * DRIFT)
 
         def steady() -> None:
@@ -205,7 +205,7 @@ class Injector:
     def _notice_clock(self, machine: Machine) -> None:
         self.oracle.clock_ahead_ms = max(self.oracle.clock_ahead_ms, machine.clock.wall_error_ms)
 
-    # disks
+    # Disks.
 
     def _slow_disk(self, fault: Fault) -> Undo:
         latency = self._enode(fault).disk.latency
@@ -266,7 +266,7 @@ class Injector:
         self.oracle.disk_damaged(machine.name)
 
     def _failing(self, fault: Fault, fail: Callable[[EnodeMachine], None]) -> Undo:
-        """A disk that failed is not trusted again by the process that saw it; somebody restarts that."""
+        """The process that saw a disk fail does not trust it again, so it is restarted."""
         machine = self._enode(fault)
         fail(machine)
 
@@ -279,7 +279,7 @@ class Injector:
 
         return mended
 
-    # neighbours
+    # Neighbours.
 
     def _redis_flush(self, _: Fault) -> None:
         self.world.redis.flush_all()

@@ -1,8 +1,9 @@
-"""What happens to the members of an enode beside what happens to every machine, and the operator who mends it."""
+"""Additional faults of the replicas of an enode, and the operator that repairs them."""
 
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import grpc
 
@@ -23,26 +24,28 @@ from ortoo.v1.member_report_pb2 import MemberId
 
 CLOCK_OFF_MS = 30_000.0
 LOOK_S = 0.3
+NEEDED_FILES = ("reign", "reign", "outline", "identity")
+"""Files without which a replica does not start."""
 CALL_TIMEOUT_S = 3.0
 
 
 class MemberInjector(Injector):
-    """Whoever does harm to a cluster whose enode has several members."""
+    """Injects faults into a cluster whose enode has several replicas."""
 
     def __init__(self, cluster: SimulatedCluster, applications: Sequence[Application], oracle: Oracle) -> None:
-        """Harm these machines, and let the oracle know."""
+        """Inject faults into these machines, and notify the oracle."""
         super().__init__(cluster, applications, oracle)
         self._members = cluster.members
         self._replacing: str = ""
-        """The member whose disk is being replaced: no other one is emptied before that is done."""
+        """The replica whose disk is being replaced: no other disk is emptied before that is done."""
 
     def aimed(self, fault: Fault) -> Fault:
-        """The fault at whoever leads, if that is whom it is to meet."""
+        """The fault with the leader as its target, if it is meant for the leader."""
         leader = next((one.name for one in self._members if one.leads), "")
         return replace(fault, target=leader) if fault.at_leader and leader else fault
 
     async def undo_all(self) -> None:
-        """End what is still wrong; a disk that was emptied is a member's again."""
+        """Undo all faults; an emptied disk joins the replica set again."""
         await super().undo_all()
         while self._replacing:
             await self.world.clock.sleep(LOOK_S)
@@ -54,7 +57,7 @@ class MemberInjector(Injector):
                 self.oracle.disturbed(one.enode)
 
     def _cut_from_members(self, fault: Fault) -> Undo:
-        """It does not hear the others, they do not hear it, or both; its clients and name servers do."""
+        """Cut packets from the other replicas, to them, or both; its clients and name servers still reach it."""
         parted = []
         for one in self._members:
             if one.name != fault.target and fault.amount < 0.66:
@@ -72,7 +75,7 @@ class MemberInjector(Injector):
         )
 
     def _killed_in_a_cut(self, fault: Fault) -> Undo:
-        """It is alone for a while, and dies while it takes away what the others have not."""
+        """Isolate it for a while, and kill it while it truncates entries that the others do not have."""
         machine = self._enode(fault)
         alone = self.world.network.isolate(fault.target)
 
@@ -89,7 +92,35 @@ class MemberInjector(Injector):
         return back
 
     def _emptied_disk(self, fault: Fault) -> Undo | None:
-        """A minority's disk is gone, and an operator puts an empty one in its place."""
+        """Lose a minority's disk; an operator replaces it by an empty one."""
+        machine = self._taken(fault)
+        if machine is None:
+            return None
+        machine.cut_power()
+        machine.disk.destroyed()
+        return lambda: self._begin_anew(machine)
+
+    def _lost_file(self, fault: Fault) -> Undo | None:
+        """Delete one small file of a replica. A supervisor restarts it until an operator empties its disk."""
+        machine = self._taken(fault)
+        if machine is None:
+            return None
+        machine.kill()
+        name = NEEDED_FILES[int(fault.amount * len(NEEDED_FILES)) % len(NEEDED_FILES)]
+        path = Path("/") / machine.name / name
+        if path in machine.disk.files():
+            machine.disk.remove(path)
+        machine.start()
+
+        def emptied() -> None:
+            machine.cut_power()
+            machine.disk.destroyed()
+            self._begin_anew(machine)
+
+        return emptied
+
+    def _taken(self, fault: Fault) -> MemberMachine | None:
+        """The machine whose disk is replaced; None during another replacement, or if this disk must stay."""
         machine = self._enode(fault)
         if self._replacing or not isinstance(machine, MemberMachine) or not self._is_a_member(machine):
             return None
@@ -97,18 +128,16 @@ class MemberInjector(Injector):
             return None
         self.flipped = ""
         self._replacing = machine.name
-        machine.cut_power()
-        machine.disk.destroyed()
+        return machine
 
-        def replaced() -> None:
-            machine.start()
-            loop = self.world.loop
-            self._stops.append(loop.create_task(self._replace(machine), context=loop.outside.context.copy()))
-
-        return replaced
+    def _begin_anew(self, machine: MemberMachine) -> None:
+        """Start a machine with an empty disk, and let an operator admit it."""
+        machine.start()
+        loop = self.world.loop
+        self._stops.append(loop.create_task(self._replace(machine), context=loop.outside.context.copy()))
 
     def _bit_flip(self, fault: Fault) -> None:
-        """What one disk has wrong the others have: it is no excuse for a loss."""
+        """Flip a bit that the other replicas have right: it is no excuse for a loss."""
         machine = self._enode(fault)
         if not self._replacing and self.flipped in ("", machine.name) and machine.disk.flip_bit(SEGMENT_SUFFIX):
             self.flipped = machine.name
@@ -125,13 +154,13 @@ class MemberInjector(Injector):
         return right
 
     def _database_restored(self, fault: Fault) -> Undo:
-        """What name servers stored meanwhile is gone, who was proposed to lead among it."""
+        """Restore an earlier copy of the database, including its leader proposals."""
         database = self.world.database
         before = database.proposals()
         return lambda: database.restore_proposals(before)
 
     def _is_a_member(self, machine: MemberMachine) -> bool:
-        """Whether the enode has this very disk, so that it can lose it."""
+        """Whether the enode's replica set includes this disk, so that it can lose it."""
         known = [one.running.lives.driver for one in self._members if isinstance(one.running, RunningMember)]
         members = [driver.member.log.members for driver in known if driver is not None]
         running = machine.running
@@ -139,7 +168,7 @@ class MemberInjector(Injector):
         return bool(members) and all(disk in one.voters and len(one.everybody) == len(self._members) for one in members)
 
     async def _replace(self, machine: MemberMachine) -> None:
-        """Add the empty disk and remove the one that is gone, as an operator does, however often it has to be tried."""
+        """Add the empty disk and remove the lost one, as an operator does, with retries."""
         with using_transport(self.world.network.transport):
             async with Channels() as channels:
                 while not await self._replaced(machine, channels):
@@ -147,14 +176,14 @@ class MemberInjector(Injector):
         self._replacing = ""
 
     async def _replaced(self, machine: MemberMachine, channels: Channels) -> bool:
-        """Do the next step; whether none is left."""
+        """Do the next step; whether all are done."""
         leader = next((one for one in self._members if one.leads), None)
         running = machine.running
         if leader is None or not machine.ready.is_set() or not isinstance(running, RunningMember):
             return False
         enode, new = machine.enode, running.lives.joining.kept.member
         stub = EnodeMembersServiceStub(channels.to(leader.address))
-        with contextlib.suppress(grpc.RpcError, OrtooError):  # another one leads by now, or the last step is not done
+        with contextlib.suppress(grpc.RpcError, OrtooError):  # another one leads now, or the last step is not done
             asked = pb.DescribeMembersRequest(enode=enode)
             members = (await stub.DescribeMembers(asked, timeout=CALL_TIMEOUT_S)).members
             there = {(one.member.number, one.member.disk): one.votes for one in members}

@@ -1,4 +1,4 @@
-"""What became of a run."""
+"""The outcome of a run."""
 
 import shlex
 from collections.abc import Sequence
@@ -10,22 +10,22 @@ from ortoo.testing.simulation.run.plan import Fault
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a run is made of; the same choices are the same run."""
+    """The options of a run; the same options give the same run."""
 
     seed: int
     seconds: float = 30.0
-    """How many virtual seconds faults happen and messages are sent, before everything comes to rest."""
+    """Virtual seconds of faults and messages, before everything comes to rest."""
     without: tuple[int, ...] = ()
     """Faults of the plan that are left out, by number."""
     faults: bool = True
     scenarios: tuple[str, ...] = ()
-    """Which scenarios take part; empty = the seed draws them."""
+    """Scenarios that take part; empty = the seed draws them."""
     kinds: tuple[str, ...] = ()
-    """Which kinds of faults happen; empty = the seed draws them."""
+    """Kinds of faults that happen; empty = the seed draws them."""
     plant: str = ""
     """A planted bug, `module:function`, that is called before the run."""
     members: int = 1
-    """How many members the run's enode has."""
+    """Replicas of the run's enode."""
 
     def arguments(self) -> list[str]:
         """The arguments of the command that repeats the run."""
@@ -49,13 +49,13 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was seen."""
+    """The findings and figures of a run."""
 
     choices: Choices
     findings: tuple[Finding, ...]
     faults: Sequence[Fault]
     digest: str
-    """Of the trace."""
+    """The digest of the trace."""
     lines: int
     virtual_s: float
     processor_s: float
@@ -63,7 +63,7 @@ class Outcome:
     delivered: int
 
     def told(self) -> str:
-        """For people."""
+        """The outcome as text."""
         said = f"seed {self.choices.seed}: {self.sent} sent, {self.delivered} delivered, {len(self.faults)} faults, "
         said += f"{self.virtual_s:.0f} virtual s in {self.processor_s:.2f} s, trace {self.digest[:16]} of {self.lines}"
         if not self.findings:

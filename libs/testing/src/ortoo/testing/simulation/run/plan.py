@@ -1,4 +1,4 @@
-"""Which faults a run meets, and when: all of it is drawn before the run begins, so that any of them can be left out."""
+"""The faults of a run and their times. All are drawn before the run begins, so that any of them can be left out."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.testing.simulation.cluster.cluster import Shape
 
 MEAN_GAP_S = (1.5, 8.0)
-"""Between two faults lie so many seconds, on average; each run has its own density."""
+"""The mean time between two faults in seconds; each run has its own density."""
 FIRST_AT_S = 2.0
 ARMED = 0.6
-"""This part of the faults waits for packets."""
+"""The share of faults that wait for packets."""
 PACKETS_MAX = 6
 MOMENT_S = 0.005
-"""What waited happens a moment after that, at most: while a flush is under way, or its answer."""
+"""The largest delay after that event: during a flush, or before its answer."""
 FLUSHING_S = 0.001_5
-"""What waited for the disk happens earlier than that, while it is at work."""
+"""The largest delay after an event of the disk, while it works."""
 AT_WORK = 0.6
-"""This part of what ends an enode waits for its disk: until that changes a name, or has bytes to write."""
+"""The share of faults ending an enode that wait for its disk: until it changes a name, or has bytes to write."""
 ENDING = frozenset({"kill", "power cut"})
 
 NAMESRV, ENODE, SNODE, CLIENT = "namesrv", "enode", "snode", "client"
@@ -25,7 +25,7 @@ NAMESRV, ENODE, SNODE, CLIENT = "namesrv", "enode", "snode", "client"
 Kind = tuple[tuple[str, ...], tuple[float, float], int]
 
 KINDS: dict[str, Kind] = {
-    # name: (whom it may hit, how many seconds it lasts, weight)
+    # name: (roles it may hit, seconds that it lasts, weight)
     "kill": ((NAMESRV, ENODE, SNODE), (0.0, 6.0), 10),
     "power cut": ((ENODE,), (0.5, 6.0), 8),
     "stop": ((NAMESRV, ENODE, SNODE), (0.0, 4.0), 5),
@@ -58,46 +58,47 @@ KINDS: dict[str, Kind] = {
 }
 
 MEMBER_KINDS: dict[str, Kind] = {
-    # What only a set of members outlives; it happens beside the kinds above.
+    # Faults that only a set of replicas survives, beside the kinds above.
     "cut from members": ((ENODE,), (0.5, 12.0), 8),
     "cut from name servers": ((ENODE,), (0.5, 12.0), 4),
     "bit flip": ((ENODE,), (0.0, 0.0), 4),
     "killed in a cut": ((ENODE,), (2.0, 8.0), 4),
     "emptied disk": ((ENODE,), (0.2, 4.0), 4),
+    "lost file": ((ENODE,), (3.0, 8.0), 3),
     "clock off": ((ENODE,), (2.0, 20.0), 4),
     "slow processor": ((NAMESRV, ENODE, SNODE), (1.0, 15.0), 8),
     "database restored": ((NAMESRV,), (1.0, 15.0), 3),
 }
 MEMBERS_SPARED = frozenset({"move", "misdirected write", "clock jump"})
-"""What members do not meet: addresses that they have from settings, and frames that lie in a wrong place."""
+"""Faults that replicas do not get: their addresses come from settings, and misplaced frames."""
 AT_THE_LEADER = 0.5
-"""This part of the faults of members meets whoever leads then."""
+"""The share of faults of replicas that hit the current leader."""
 
 DAMAGING = frozenset({"bit flip", "misdirected write"})
-"""What was acknowledged may be lost by these, if it is named."""
+"""Faults that may lose acknowledged messages, if the loss is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong."""
+    """One fault."""
 
     number: int
     at_s: float
     kind: str
     target: str
     other: str
-    """The second machine, where it takes two."""
+    """The second machine of faults between two."""
     lasts_s: float
     amount: float
-    """How bad it is, from 0 to 1; what that means is the fault's business."""
+    """The severity, from 0 to 1; its meaning depends on the fault."""
     packets: int = 0
-    """It waits for so many packets of its target, so that it meets a conversation and not the silence between two."""
+    """The number of packets of its target to wait for, so that it hits a conversation and not a pause."""
     at_work: str = ""
-    """It waits for its target's disk: until that changes a "name", or has to "write"."""
+    """Wait for its target's disk: until it changes a "name", or has to "write"."""
     moment_s: float = 0.0
-    """When what it waits for has come, it happens so much later."""
+    """The delay after the event it waits for."""
     at_leader: bool = False
-    """It meets the member that leads when its time has come; its target only while nobody does."""
+    """It hits the replica that leads at its time; its target only while there is no leader."""
 
     def __str__(self) -> str:
         after = f" after {self.packets} packets" if self.packets else ""
@@ -110,7 +111,7 @@ class Fault:
 def drawn_plan(
     chance: Randomness, shape: Shape, clients: Sequence[str], *, seconds: float, kinds: Collection[str] | None = None
 ) -> list[Fault]:
-    """The faults of a run: of these kinds, or of a few that are drawn, too, so that runs differ in character."""
+    """The faults of a run: of these kinds, or of a few drawn kinds, so that runs differ in character."""
     table = KINDS if shape.members == 1 else _without(KINDS, MEMBERS_SPARED) | MEMBER_KINDS
     names = [kind for kind in sorted(table) if kinds is None or kind in kinds]
     if kinds is None:

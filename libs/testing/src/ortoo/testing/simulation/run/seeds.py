@@ -1,6 +1,6 @@
-"""Many seeds, shared among processes. Each process runs a few and ends: what runs leave in memory ends with it.
+"""Many seeds, distributed over processes. Each process runs a few and ends, which frees the memory of its runs.
 
-They are forked from one that has imported everything.
+They are forked from a process that has imported everything.
 """
 
 import math
@@ -16,11 +16,11 @@ from ortoo.testing.forks.fork_server import ForkServer
 from ortoo.testing.simulation.run.outcome import Choices
 
 SEEDS_A_PROCESS = 20
-"""At most."""
+"""The maximum number of seeds of a process."""
 
 
 def run_beside(choices: Choices, seeds: int, *, workers: int) -> int:
-    """Run so many seeds from that of `choices` on; failed ones are told as they come. Returns 1 if there were any."""
+    """Run `seeds` seeds from that of `choices`; failures are printed at once. Returns 1 if there were any."""
     failed, done = 0, 0
     with closing(ForkServer(["ortoo.testing.simulation.run.command"])) as server, ThreadPoolExecutor(workers) as pool:
         parts = shares(choices.seed, seeds, workers)
@@ -40,7 +40,7 @@ def run_beside(choices: Choices, seeds: int, *, workers: int) -> int:
 
 
 def shares(first: int, seeds: int, workers: int) -> Iterator[tuple[int, int]]:
-    """(first seed, number of seeds) of each process: about as many seeds for each worker, so that none waits long."""
+    """(first seed, number of seeds) of each process, balanced over the workers."""
     rounds = math.ceil(seeds / (SEEDS_A_PROCESS * workers))
     count = math.ceil(seeds / (rounds * workers)) if rounds else SEEDS_A_PROCESS
     for start in range(first, first + seeds, count):
@@ -63,7 +63,7 @@ def _worker(server: ForkServer, choices: Choices, first: int, count: int) -> tup
 
 
 def _outcomes(text: str) -> list[str]:
-    """The outcomes in what a worker said, each with what was found below it; not what the interpreter says between."""
+    """The outcomes in a worker's output, each with its findings; without the interpreter's own output."""
     return re.findall(r"^(?:FAILED )?seed .*(?:\n .*)*", text, re.MULTILINE)
 
 

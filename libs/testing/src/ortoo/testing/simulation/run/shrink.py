@@ -1,4 +1,4 @@
-"""The smallest run that still fails: faults that are not needed are left out, and time that is not needed either."""
+"""The smallest run that still fails: faults and time that are not needed are left out."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,10 +11,10 @@ MARGIN_S = 1.0
 
 
 def shrunk(choices: Choices, run: Run, tell: Callable[[str], None]) -> Outcome | None:
-    """Run again and again with fewer faults; the outcome of the smallest run that breaks the same promise.
+    """Repeat the run with fewer faults; the outcome of the smallest run that breaks the same promise.
 
     None if the run does not fail at all. Faults are left out in halves, quarters and so on, then one by one, as long as
-    what is left still fails.
+    the rest still fails.
     """
     outcome = run(choices)
     if not outcome.findings:
@@ -44,7 +44,7 @@ def shrunk(choices: Choices, run: Run, tell: Callable[[str], None]) -> Outcome |
 
 
 def _shortened(outcome: Outcome, still_fails: Callable[[Choices], Outcome | None]) -> Outcome:
-    """Let the trouble end soon after the last fault that is needed, if it still fails then."""
+    """End the faults soon after the last needed fault, if the run still fails then."""
     last_s = max((fault.at_s + fault.lasts_s for fault in outcome.faults), default=SHORTEST_S)
     seconds = round(max(SHORTEST_S, last_s + MARGIN_S), 1)
     if seconds < outcome.choices.seconds and (shorter := still_fails(replace(outcome.choices, seconds=seconds))):

@@ -1,4 +1,4 @@
-"""One run, from beginning to end: start, trouble, rest, comparison, stop."""
+"""One run, from beginning to end: start, faults, rest, comparison, stop."""
 
 import asyncio
 import contextlib
@@ -29,30 +29,30 @@ from ortoo.testing.simulation.workload.scenario import Scenario
 from ortoo.testing.simulation.world import World
 
 SETTLE_S = 180.0
-"""Everything comes to rest within so many virtual seconds after the last fault."""
+"""Everything must come to rest within this virtual time after the last fault."""
 AGREE_S = 30.0
-"""So long after all is at rest every member has the same log and the same state."""
+"""Every replica must have the same log and the same state within this time after that."""
 DAMAGED_S = 60.0
-"""How long a cluster is waited for that has lost bytes."""
+"""The time to wait for a cluster that has lost bytes."""
 LAST_CUT = 0.3
-"""How often the power fails everywhere at last."""
+"""The probability of a power cut everywhere at the end."""
 LIMIT_S = 600.0
-"""A whole run takes so many more than its trouble at most."""
+"""The maximum duration of a run beyond its faults."""
 STOP_S = 30.0
-"""A program that is asked to end has ended within so many."""
+"""The time within which a program that is asked to end must end."""
 LOOK_S = 0.5
 SCENARIO_DRAWN = 0.2
-"""How often a scenario takes part. Many small runs find more than few large ones."""
+"""The probability that a scenario takes part. Many small runs find more than few large ones."""
 RATE_PER_S = (0.5, 4.0)
 COLLECT_S = 10.0
-"""Garbage is collected at these intervals of virtual time and at no other moment: a finalizer is a part of the run."""
+"""The interval of garbage collections in virtual time, and their only moments: finalizers are part of the run."""
 
 
 class Run:
     """One run."""
 
     def __init__(self, choices: Choices, *, trace_file: TextIO | None = None) -> None:
-        """A run that has not begun."""
+        """A run that has not started."""
         self.choices = choices
         self._chance: Randomness = Chances(choices.seed).of("run")
         self.shape = Shape(
@@ -82,7 +82,7 @@ class Run:
         self._asked: asyncio.Queue[Coroutine[Any, Any, None] | None] = asyncio.Queue()
 
     def run(self, *, log_file: TextIO | None = None) -> Outcome:
-        """Run it. What goes wrong is in the outcome; only a defect of the simulation itself is raised."""
+        """Run it. Findings are in the outcome; only a defect of the simulation itself is raised."""
         begun_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime
         loop = self.world.loop
         with simulated_logs(self.world, log_file), self.world.running():
@@ -90,7 +90,7 @@ class Run:
                 loop.run_until_complete(loop.create_task(self._whole(), context=loop.outside.context))
             except Stuck as stuck:
                 self.world.findings.add("nothing hangs", str(stuck))
-            # What the dead say when they are buried concerns nobody.
+            # Errors of dead processes at their burial do not matter.
             found = tuple(self.world.findings.all)
             virtual_s, digest, lines = loop.time(), self.world.trace.digest, self.world.trace.lines
         return Outcome(
@@ -112,7 +112,7 @@ class Run:
 
     @property
     def applications(self) -> list[Application]:
-        """All machines of clients that may be harmed."""
+        """All client machines that may get faults."""
         return [application for scenario in self.scenarios for application in scenario.applications]
 
     async def _whole(self) -> None:
@@ -146,9 +146,9 @@ class Run:
         self._phase = "everything comes to rest"
         if await self._settled():
             if self.cluster.members:
-                self._phase = "the members are compared"
+                self._phase = "the replicas are compared"
                 await self._compare_members(injector.flipped)
-            self._phase = "what is stored is compared"
+            self._phase = "stored messages are compared"
             await self._compare()
         self._phase = "everything ends"
         await self._stop_all([*(one for scenario in self.scenarios for one in scenario.consumers), self.auditor])
@@ -173,9 +173,9 @@ class Run:
         await injector.undo_all()
 
     async def _compare(self) -> None:
-        """Hold what is stored against the model, in many runs once more after the power failed everywhere."""
+        """Compare the stored messages with the model, in many runs again after a power cut everywhere."""
         if self.oracle.damaged:
-            with contextlib.suppress(TimeoutError):  # an enode may refuse to start on what is left
+            with contextlib.suppress(TimeoutError):  # an enode may refuse to start on damaged data
                 async with asyncio.timeout(DAMAGED_S):
                     await self._ask(self._check)
             return
@@ -190,7 +190,7 @@ class Run:
             await self._ask(self._check)
 
     async def _compare_members(self, flipped: str) -> None:
-        """Hold the members' logs and states against each other, as soon as all have everything."""
+        """Compare the replicas' logs and states, when all have everything."""
         deadline_s = self.world.loop.time() + AGREE_S
         while difference := differences(self.cluster.members, flipped=flipped):
             if self.world.loop.time() > deadline_s:
@@ -208,7 +208,7 @@ class Run:
             if self.world.findings:
                 return False
             if self.world.loop.time() > deadline_s and self.oracle.damaged:
-                return True  # what is lost with a disk is not waited for; whether it is named is looked at next
+                return True  # messages lost with a disk are not waited for; next, the report of the loss is checked
             if self.world.loop.time() > deadline_s:
                 self.world.findings.add("G2", f"{SETTLE_S:.0f} s after the last fault: {unsettled}")
                 return False
@@ -228,7 +228,7 @@ class Run:
             machine.kill()
 
     async def _ask(self, work: Any) -> None:
-        """Let the auditor do something, until it succeeds."""
+        """Run the auditor's `work` until it succeeds."""
         done = asyncio.Event()
         await self._asked.put((work, done))  # type: ignore[arg-type]
         await done.wait()
@@ -258,13 +258,13 @@ class Run:
 
 
 def run(choices: Choices, *, trace_file: TextIO | None = None, log_file: TextIO | None = None) -> Outcome:
-    """Run what was chosen."""
+    """Run with these options."""
     if choices.plant:
         _plant(choices.plant)
     return Run(choices, trace_file=trace_file).run(log_file=log_file)
 
 
-@functools.cache  # a bug that is planted once more on top of itself would be another one
+@functools.cache  # planting a bug twice would be another bug
 def _plant(where: str) -> None:
     module, _, name = where.partition(":")
     getattr(importlib.import_module(module), name)()

@@ -1,5 +1,5 @@
-"""Those who disturb the others: operators who change things under way, and clients that ask for nonsense.
+"""Disturbances: operators that change the cluster under load, and clients that send invalid requests.
 
-Enters: a cluster and the oracle, as in `workload`. Leaves: scenarios in which nobody else may be harmed. Only
+Enters: a cluster and the oracle, as in `workload`. Leaves: scenarios that must not affect other clients. Only
 `ortoo.testing.simulation.run` imports it.
 """

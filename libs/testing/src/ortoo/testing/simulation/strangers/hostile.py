@@ -1,4 +1,4 @@
-"""Clients that ask for nonsense: each hears no for that call, and nobody else hears anything."""
+"""Clients that send invalid requests: each such call is refused, and no other client is affected."""
 
 import asyncio
 import contextlib
@@ -23,9 +23,9 @@ from ortoo.v1 import admin_pb2, consumer_pb2, dead_letter_pb2, enode_pb2, namesr
 TIMEOUT_S = 6.0
 STREAM_S = 2.0
 FLOODS = 0.5
-"""So many of those who ask snodes begin with a flood."""
+"""The probability that a client of snodes begins with a flood."""
 FLOOD = 2_500
-"""How many settings are said to a snode whose answers nobody reads."""
+"""The number of settings sent to a snode whose answers are not read."""
 FRONT = (
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
     consumer_pb2.DESCRIPTOR.services_by_name["ConsumerService"],
@@ -39,20 +39,20 @@ BACK = (
     namesrv_pb2.DESCRIPTOR.services_by_name["NameService"],
 )
 SPARED = frozenset({"UpdateFlowControl", "SetStoredMode"})
-"""What is meant for everybody cannot be tried by one."""
+"""Calls that affect all clients, which hostile ones therefore leave out."""
 DEFECTS = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 BROKEN_STREAM = "Internal error from Core"
 ROCKETMQ_DEFECTS = (50000, 50001)
 
 
 class Hostile(Scenario):
-    """Two clients that ask a snode for nonsense, and one that asks an enode and the name server."""
+    """Two clients that send invalid requests to a snode, and one that sends them to an enode and the name server."""
 
     name = "hostile"
     topics = ("fuzz-a", "fuzz-b")
 
     def build(self) -> None:
-        """Three of them."""
+        """Create three clients."""
 
         async def front(application: Application, _: Client) -> None:
             async with Channels() as channels:
@@ -70,7 +70,7 @@ class Hostile(Scenario):
         self.senders = [self.application("f0", front), self.application("f1", front), self.application("b0", back)]
 
     async def prepare(self, client: Client) -> None:
-        """Two topics that nobody else uses."""
+        """Create two topics for these clients only."""
         for topic in self.topics:
             await client.admin.ensure_topic(topic, queue_count=2)
 
@@ -113,24 +113,24 @@ class Hostile(Scenario):
             finally:
                 answers.cancel()
         except grpc.aio.AioRpcError as error:
-            # The transport says so of its own when a stream ends while something is written to it.
+            # The transport reports this itself when a stream ends during a write.
             is_own = error.details() == BROKEN_STREAM
             if error.code() in DEFECTS and not is_own:
                 self.oracle.findings.add(
-                    "one bad request harms nobody", f"{path} answers {error.code().name}: {error.details()}"
+                    "a bad request affects no other client", f"{path} answers {error.code().name}: {error.details()}"
                 )
 
     def _check_answer(self, path: str, answer: object, asked: object) -> None:
         code = getattr(getattr(answer, "status", None), "code", 0)
         if code in ROCKETMQ_DEFECTS:
             message = getattr(answer, "status").message  # noqa: B009  # of whatever type answers
-            self.oracle.findings.add("one bad request harms nobody", f"{path} answers {code}: {message}")
+            self.oracle.findings.add("a bad request affects no other client", f"{path} answers {code}: {message}")
 
 
 async def _say(call: Any, asked: Sequence[Message], application: Application) -> None:
-    """Write all of it, unless the server has had enough before."""
+    """Write all of it, unless the server ends the call before."""
     for one in asked:
-        with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):  # who reads hears why it ended
+        with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):  # the reader gets the reason
             await call.write(one)
         await application.clock.sleep(0.05)
     with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
@@ -138,7 +138,7 @@ async def _say(call: Any, asked: Sequence[Message], application: Application) ->
 
 
 async def _flood(application: Application, channel: grpc.aio.Channel) -> None:
-    """Say who one is, again and again, and read no answer: the snode ends that call, and nothing else."""
+    """Send settings repeatedly and read no answer: the snode ends that call, and nothing else."""
     metadata = (("x-mq-client-id", application.life), ("x-mq-language", "PYTHON"), ("x-mq-client-version", "5"))
     topics = words.Publishing(topics=[words.Resource(name=Hostile.topics[0])])
     said = service_pb2.TelemetryCommand(settings=words.Settings(client_type=words.PRODUCER, publishing=topics))

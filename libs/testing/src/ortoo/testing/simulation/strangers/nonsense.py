@@ -1,4 +1,4 @@
-"""Requests that no client of ours would make: every field of any message filled with something odd."""
+"""Requests that no client of ours would send: every field of any message filled with an odd value."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,10 +36,10 @@ _KINDS = FieldDescriptor
 
 
 class Nonsense:
-    """Makes such requests, for names that belong to nobody else."""
+    """Makes such requests, for names that no other client uses."""
 
     def __init__(self, chance: Randomness, names: Sequence[str]) -> None:
-        """Put `names` where a text is wanted, as often as odd ones."""
+        """Use `names` for half of the texts, and odd ones for the rest."""
         self._chance = chance
         self._names = names
 
@@ -50,7 +50,7 @@ class Nonsense:
         return message
 
     def bytes(self, length_max: int = 64) -> bytes:
-        """Bytes that mean nothing."""
+        """Random bytes without meaning."""
         return bytes(self._chance.below(256) for _ in range(self._chance.below(length_max)))
 
     def _fill(self, message: Message, depth: int) -> None:

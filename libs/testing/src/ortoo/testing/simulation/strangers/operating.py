@@ -1,4 +1,4 @@
-"""Operators: they make topics, drop them, make them anew, move groups back, give topics more queues, and look."""
+"""Operators: they create, delete and recreate topics, move groups back, add queues, and read the state."""
 
 from functools import partial
 
@@ -19,13 +19,13 @@ SCALER_TIMEOUT_S = 6.0
 
 
 class Operating(Scenario):
-    """A producer and a group that is moved under way, and an operator who also makes and drops topics of his own."""
+    """A producer, a group that is moved under load, and an operator that also creates and deletes topics of its own."""
 
     name = "operating"
     group = "push-operated"
 
     def build(self) -> None:
-        """One producer, two members, one operator."""
+        """One producer, two group members, one operator."""
         self._queues = QUEUES_FIRST
         self._made = 0
 
@@ -49,12 +49,12 @@ class Operating(Scenario):
         self.consumers = [self.application(f"c{n}", consume) for n in range(2)]
 
     async def check(self, client: Client) -> None:
-        """What is stored."""
+        """Compare the stored messages."""
         await compare_stored(client, self.oracle, self.name)
 
     async def _look(self, application: Application, client: Client) -> None:
-        """Look at everything; what is there is seen."""
-        await client.admin.describe_topic(self.name)  # a snode that has not heard of it yet asks for it
+        """Read everything; existing objects must be listed."""
+        await client.admin.describe_topic(self.name)  # an snode that does not have the topic yet asks for it
         topics = [one.name for one in await client.admin.list_topics()]
         if self.name not in topics:
             self.oracle.findings.add("operators see what is there", f"{self.name} is not among {topics}")
@@ -68,20 +68,20 @@ class Operating(Scenario):
                 for one in lag.queues:
                     self.oracle.offsets.read(self.group, one.queue, one.committed_offset, asked_at_s)
         except NotFound:
-            return  # nobody has consumed yet
+            return  # no message was consumed yet
 
     async def _move_back(self, application: Application, client: Client) -> None:
-        """Move the group back to the beginning of everything: its members get it again."""
+        """Move the group back to the beginning of all queues: its members receive everything again."""
         self.oracle.offsets.moved(self.group)
         try:
             await client.admin.groups.reset_offsets(self.group, self.name, time_ms=0)
         except NotFound:
-            return  # nobody has consumed yet
+            return  # no message was consumed yet
         finally:
             self.oracle.offsets.moved(self.group)
 
     async def _remake(self, application: Application, client: Client) -> None:
-        """Make a topic, send to it, drop it and make it again: nothing of before is in it."""
+        """Create a topic, send to it, delete it and create it again: it must be empty."""
         self._made += 1
         topic = f"operated-{self._made % 3}"
         await _gone(client, topic)
@@ -94,7 +94,7 @@ class Operating(Scenario):
         await stored.read(client, self.oracle)
         bodies = set(stored.places.values())
         if risen := [one for one in before if one.body in bodies]:
-            self.oracle.findings.add("a deleted topic is gone", f"{keys(risen)} is in the new {topic}")
+            self.oracle.findings.add("a deleted topic stays deleted", f"{keys(risen)} is in the new {topic}")
         await _gone(client, topic)
 
     async def _send_one(self, application: Application, client: Client, topic: str) -> Sent:
@@ -108,13 +108,13 @@ class Operating(Scenario):
             await client.admin.update_topic(self.name, read_queue_count=self._queues, write_queue_count=self._queues)
 
     async def _scale(self, application: Application, _: Client) -> None:
-        """Ask as an autoscaler does: while messages wait it is told so, or that nobody knows."""
+        """Ask as an autoscaler does: while messages wait the answer must be active, or that it is unknown."""
         before = {one.key for one in self._waiting()}
         about = scaler_pb.ScaledObjectRef(scalerMetadata={"group": self.group, "topic": self.name})
         async with Channels() as channels:
             is_active = channels.to(application.addresses[0]).unary_unary(
                 "/externalscaler.ExternalScaler/IsActive",
-                # A map's order is that of addresses in memory, unless it is asked for.
+                # A map's order is that of memory addresses, unless deterministic.
                 request_serializer=partial(scaler_pb.ScaledObjectRef.SerializeToString, deterministic=True),
                 response_deserializer=scaler_pb.IsActiveResponse.FromString,
             )
@@ -127,12 +127,12 @@ class Operating(Scenario):
             self.oracle.findings.add("an autoscaler scales to zero", f"{keys(waiting)} waits for {self.group}")
 
     def _waiting(self) -> list[Sent]:
-        """What the group did not get yet, in queues that every snode has known from the beginning."""
+        """The messages that the group did not receive yet, in queues that every snode has had from the beginning."""
         missing = self.oracle.received.missing(self.group, self.name)
         return [one for one in missing if one.queue is not None and one.queue.queue_id < QUEUES_FIRST]
 
     async def _put_group(self, application: Application, client: Client) -> None:
-        """Change what a group may."""
+        """Change the settings of a group."""
         await client.admin.put_group(self.group, slow_consumer_grace_ms=30_000 + application.chance.below(1000))
 
 

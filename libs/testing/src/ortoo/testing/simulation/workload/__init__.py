@@ -1,5 +1,5 @@
-"""What clients do in a run: send, consume, settle.
+"""The work of clients in a run: send, consume, ack and nack.
 
-Enters: a cluster and the oracle. Leaves: scenarios, each of which is a topic with those who use it, and what must be
-true of it in the end. Only `ortoo.testing.simulation` imports it.
+Enters: a cluster and the oracle. Leaves: scenarios. Each one is a topic with its clients, and the conditions that must
+hold in the end. Only `ortoo.testing.simulation` imports it.
 """

@@ -1,4 +1,4 @@
-"""Machines that applications run on: they connect, do their work, and go on after whatever the cluster answers."""
+"""Machines of applications: they connect, do their work, and continue after any answer of the cluster."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,14 +22,14 @@ class Application(Machine):
     """A program that uses the client library."""
 
     def __init__(self, oracle: Oracle, name: str, addresses: Sequence[str], work: Work) -> None:
-        """Do `work` over and over: it is begun again when it returns or the cluster refuses it."""
+        """Repeat `work`: it starts again when it returns or the cluster refuses it."""
         super().__init__(oracle.world, name)
         self.oracle = oracle
         self.chance: Randomness = oracle.world.chances.of(f"application {name}")
         self.queues: Callable[[], Sequence[Queue]] = tuple
-        """The queues that its consumer has now, if it is a member of a group."""
+        """The queues that its consumer owns now, if it is a group member."""
         self._work = work
-        # Each asks the snodes in an order of its own, as behind a load balancer.
+        # Each one tries the snodes in its own order, as behind a load balancer.
         start = self.chance.below(len(addresses))
         self.addresses = [*addresses[start:], *addresses[:start]]
         self._sent = 0
@@ -62,14 +62,14 @@ class Application(Machine):
             working.result()
 
     def next_message(self, topic: str, **named: object) -> tuple[Sent, Message]:
-        """The next message of this application, and its place in the model."""
+        """The next message of this application, and its entry in the model."""
         self._sent += 1
         filler = self.chance.below(FILLER_BYTES) if self.chance.uniform(0, 1) < FILLER_SELDOM else 16
         sent = self.oracle.sent.begin(topic, f"{topic}/{self.life}/{self._sent}", self.oracle.now_s(), filler=filler)
         return sent, Message(sent.body, keys=(sent.key,)).replace(**named) if named else Message(sent.body)
 
     async def send(self, producer: Producer, topic: str, **named: object) -> Sent:
-        """Send one message, and take down what became of it."""
+        """Send one message, and record its outcome."""
         sent, message = self.next_message(topic, **named)
         try:
             receipt = await producer.send(message)
@@ -85,7 +85,7 @@ class Application(Machine):
         await asyncio.gather(*(self.send(producer, topic) for _ in range(count)))
 
     async def pause_for(self, rate_per_s: float) -> None:
-        """Wait until the next thing is to be done, of so many a second on average."""
+        """Wait until the next action, at `rate_per_s` actions a second on average."""
         await self.clock.sleep(self.chance.uniform(0.2, 1.8) / rate_per_s)
 
     async def _again_and_again(self) -> None:

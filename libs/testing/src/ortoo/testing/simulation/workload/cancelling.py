@@ -1,4 +1,4 @@
-"""Callers that lose patience: every call of producers and consumers is called off somewhere, again and again."""
+"""Callers with short timeouts: every call of producers and consumers is cancelled at random points, repeatedly."""
 
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable
@@ -21,15 +21,15 @@ from ortoo.testing.simulation.workload.popping import received
 from ortoo.testing.simulation.workload.scenario import Scenario
 
 FAULTLESS_INVISIBLE_MS = 3_600_000.0
-"""Leases are longer than any run: a message whose pop was called off has to be given back, or it never comes again."""
+"""Leases longer than any run: a message whose pop was cancelled must be released, or it never comes again."""
 INVISIBLE_MS = 10_000.0
-"""Where processes end, what they had comes again when its lease is over."""
+"""Where processes end, their messages come again when the lease expires."""
 CANCELLATIONS_MAX = 40
-"""So often a consumer loses patience; then it goes on as others do, so that the run can come to rest."""
+"""The number of cancellations of a consumer; then it continues as others do, so that the run can come to rest."""
 PATIENCE_MAX_S = 1.2
 SHORT_PATIENCE_MAX_S = 0.03
 SHORT = 0.6
-"""How often patience is so short that the first of several awaits is called off."""
+"""The share of timeouts short enough to cancel the first of several awaits."""
 
 Call = Callable[[], Awaitable[object]]
 
@@ -40,7 +40,7 @@ class Cancelling(Scenario):
     name = "cancelling"
 
     def build(self) -> None:
-        """A producer, three workers that pop, two members that pull and two that are pushed to."""
+        """Create a producer, three pop workers, two pull consumers and two push consumers."""
         self.groups = {"cancel-pop": self.name, "cancel-pull": self.name, "cancel-push": self.name}
         self._left = dict.fromkeys(("w0", "w1", "w2", "l0", "l1", "s0", "s1"), CANCELLATIONS_MAX)
         self.senders = [self.application("p0", self._produce)]
@@ -50,16 +50,16 @@ class Cancelling(Scenario):
         self.consumers = [*poppers, *self._pullers, *self._pushed]
 
     async def check(self, client: Client) -> None:
-        """What is stored; that no group has a member that left, or anything left to do."""
+        """Compare the stored messages; no group may have members that left, or a lag."""
         await compare_stored(client, self.oracle, self.name)
         await self.check_lag(client, "cancel-pop")
         await self.check_balance(client, self._pullers)
         await self.check_balance(client, self._pushed)
 
-    # callers
+    # Callers.
 
     async def _produce(self, application: Application, client: Client) -> None:
-        """Send, with patience for some of the answers only; now and then the whole producer is left."""
+        """Send with a timeout for some of the answers; sometimes leave the whole producer."""
 
         async def some() -> None:
             async with client.producer(self.name) as producer:
@@ -71,7 +71,7 @@ class Cancelling(Scenario):
             await self._impatient(application, some, longest_s=10 * PATIENCE_MAX_S)
 
     async def _pop(self, application: Application, client: Client) -> None:
-        """Pop and settle, each under a timeout; now and then the whole consumer is left."""
+        """Pop, ack and nack, each under a timeout; sometimes leave the whole consumer."""
         invisible_ms = FAULTLESS_INVISIBLE_MS if self.is_faultless else INVISIBLE_MS
         settings = PopSettings(invisible_ms=invisible_ms, renew_max_ms=0, wait_ms=1_000, messages_max=8)
 
@@ -79,7 +79,7 @@ class Cancelling(Scenario):
             if not held:
                 held += received(application, await consumer.pop(), "cancel-pop", invisible_ms)
             while held:
-                message, sent = held[0]  # an acknowledgement that was called off is asked for again
+                message, sent = held[0]  # a cancelled acknowledgement is repeated
                 self.oracle.leases.acknowledging("cancel-pop", sent)
                 await message.ack()
                 self.oracle.leases.acknowledged("cancel-pop", sent)
@@ -92,12 +92,12 @@ class Cancelling(Scenario):
                     while True:
                         await self._until_calm(application, lambda: one(consumer, held))
                 finally:
-                    self.oracle.leases.gone(application.life)  # who leaves gives back what it had
+                    self.oracle.leases.gone(application.life)  # a consumer that leaves releases its messages
 
         await self._until_calm(application, some, longest_s=5 * PATIENCE_MAX_S)
 
     async def _pull(self, application: Application, client: Client) -> None:
-        """Pull, and leave the consumer somewhere."""
+        """Pull, and leave the consumer at a random point."""
         settings = PullSettings(from_first=True, commit_first_ms=500, commit_interval_ms=500)
 
         async def some() -> None:
@@ -108,7 +108,7 @@ class Cancelling(Scenario):
         await self._until_calm(application, some)
 
     async def _pushed_to(self, application: Application, client: Client) -> None:
-        """Be pushed to, and leave the consumer somewhere; its client is its own, and left as well."""
+        """Receive pushes, and leave the consumer at a random point. Its client is its own, and left as well."""
         settings = ConsumerSettings(from_first=True, client_id=application.life)
 
         async def some() -> None:
@@ -133,10 +133,10 @@ class Cancelling(Scenario):
             )
             message.ack()
 
-    # patience
+    # Timeouts.
 
     async def _until_calm(self, application: Application, call: Call, *, longest_s: float = PATIENCE_MAX_S) -> None:
-        """Make a call and lose patience, until this application has done so often enough; then wait for it for ever."""
+        """Make a call under a timeout. After `CANCELLATIONS_MAX` cancellations, wait without limit."""
         name = application.name.rpartition("-")[2]
         while self._left[name] > 0:
             if await self._impatient(application, call, longest_s=longest_s):
@@ -144,7 +144,7 @@ class Cancelling(Scenario):
         await call()
 
     async def _impatient(self, application: Application, call: Call, *, longest_s: float = PATIENCE_MAX_S) -> bool:
-        """Make one call with as much patience as is drawn; whether it was called off. Nothing of it may go on."""
+        """Make one call under a random timeout; whether it was cancelled. None of it may continue after that."""
         short = application.chance.uniform(0.0, 1.0) < SHORT
         patience_s = application.chance.uniform(0.0, SHORT_PATIENCE_MAX_S if short else longest_s)
         try:
@@ -154,6 +154,6 @@ class Cancelling(Scenario):
             application.oracle.leases.gone(application.life)
             return True
         except Left:
-            self.oracle.findings.add("a call that is called off ends nothing else", f"{application.name} was left")
+            self.oracle.findings.add("a cancelled call ends nothing else", f"{application.name} was left")
             raise
         return False

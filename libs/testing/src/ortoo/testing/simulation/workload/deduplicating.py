@@ -1,4 +1,4 @@
-"""Dedup ids: one message, sent by several clients over and over, is stored once."""
+"""Dedup ids: a message that several clients send repeatedly is stored once."""
 
 from ortoo.client import Client, Message, OrtooError, Queue
 from ortoo.testing.simulation.oracle.stored import compare_stored
@@ -8,17 +8,17 @@ from ortoo.testing.simulation.workload.scenario import Scenario
 
 SENDERS = 2
 IDS_AHEAD = 3
-"""Senders take ids from so many that are current at a time."""
+"""The number of current ids from which senders choose."""
 
 
 class Deduplicating(Scenario):
-    """Two clients that send the same ids, and a group that gets each once."""
+    """Two clients that send the same ids, and a group that receives each once."""
 
     name = "deduplicating"
     group = "push-once"
 
     def build(self) -> None:
-        """Two senders, one member."""
+        """Two senders, one group member."""
         self._number = 0
         self._places: dict[str, tuple[Queue, int]] = {}
 
@@ -35,7 +35,7 @@ class Deduplicating(Scenario):
         self.consumers = [self.application("c0", consume)]
 
     async def check(self, client: Client) -> None:
-        """What is stored."""
+        """Compare the stored messages."""
         await compare_stored(client, self.oracle, self.name)
 
     async def _send(self, application: Application, client: Client) -> None:
@@ -53,6 +53,6 @@ class Deduplicating(Scenario):
         place = self._places.setdefault(key, (receipt.queue, receipt.offset))
         if place != (receipt.queue, receipt.offset):
             self.oracle.findings.add(
-                "G4", f"{key} is said to be in {place[0]} at {place[1]} and in {receipt.queue} at {receipt.offset}"
+                "G4", f"{key} was reported in {place[0]} at {place[1]} and in {receipt.queue} at {receipt.offset}"
             )
         self.oracle.sent.stored(sent, self.oracle.now_s(), receipt.queue, receipt.offset)

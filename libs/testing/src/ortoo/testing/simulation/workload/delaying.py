@@ -1,4 +1,4 @@
-"""Delayed messages: nobody sees one before its time, and a recalled one never comes."""
+"""Delayed messages: none is visible before its time, and a recalled one never comes."""
 
 from ortoo.client import Client, Conflict, OrtooError, Producer
 from ortoo.testing.simulation.oracle.sent import Sent
@@ -9,17 +9,17 @@ from ortoo.testing.simulation.workload.scenario import Scenario
 
 DELAY_MS = (200.0, 12_000.0)
 RECALLED = 0.2
-"""This part of the messages is recalled, or tried to."""
+"""The share of messages to recall."""
 
 
 class Delaying(Scenario):
-    """A producer of delayed messages that recalls some, and a group that gets the others."""
+    """A producer of delayed messages that recalls some, and a group that receives the others."""
 
     name = "delaying"
     group = "push-delayed"
 
     def build(self) -> None:
-        """One producer, two members."""
+        """One producer, two group members."""
 
         async def produce(application: Application, client: Client) -> None:
             async with client.producer(self.name) as producer:
@@ -39,7 +39,7 @@ class Delaying(Scenario):
         await client.admin.create_topic(self.name, queue_count=2, message_type="delay")
 
     async def check(self, client: Client) -> None:
-        """What is stored."""
+        """Compare the stored messages."""
         await compare_stored(client, self.oracle, self.name)
 
     async def _delay(self, application: Application, client: Client, producer: Producer) -> None:
@@ -58,13 +58,13 @@ class Delaying(Scenario):
             await self._recall(client, sent, receipt.recall_handle)
 
     async def _recall(self, client: Client, sent: Sent, handle: str) -> None:
-        sent.optional = True  # from now on it may come or not, until somebody says which
+        sent.optional = True  # its delivery is optional until the recall has an outcome
         try:
             await client.recall(handle)
         except Conflict:
             sent.optional = False
         except OrtooError:
-            return  # also of one that is not found: it was delivered, or the answer to a first try got lost
+            return  # also for NotFound: it was delivered, or the answer to an earlier recall was lost
         else:
             sent.hidden = True
             if deliveries := self.oracle.received.of(self.group, sent.key):

@@ -1,4 +1,4 @@
-"""Message groups: the next message of one comes when the one before is acknowledged."""
+"""Message groups: the next message of a group comes when the previous one is acknowledged."""
 
 from ortoo.client import Client, OrtooError, PoppedMessage, PopSettings
 from ortoo.testing.simulation.oracle.sent import Fate, Sent
@@ -41,17 +41,17 @@ class Ordering(Scenario):
                             application.note(f"not settled {type(error).__name__}")
 
         self.passed_over: list[tuple[Sent, str]] = []
-        """What others came before, of an enode with damage, and what to say unless it is lost."""
+        """Messages of an enode with damage that others overtook, and the finding to report unless they are lost."""
         self.groups = {self.group: self.name}
         self.senders = [self.application("p0", produce)]
         self.consumers = [self.application(f"w{n}", work) for n in range(3)]
 
     def unsettled(self) -> str:
-        """Also what was delivered and not acknowledged."""
+        """Also messages that were delivered and not acknowledged."""
         return super().unsettled() or self.oracle.leases.unsettled(self.group)
 
     async def check(self, client: Client) -> None:
-        """What is stored, that only what is lost was passed over, and that the group has nothing left to do."""
+        """Compare the stored messages. Only lost ones may have been overtaken, and the group has no lag."""
         stored = await compare_stored(client, self.oracle, self.name)
         for before, words in self.passed_over:
             if not stored.is_lost(before.queue, before.offset):

@@ -1,4 +1,4 @@
-"""Dead letters: what fails too often is parked, once, with the reason."""
+"""Dead letters: a message that fails too often is parked, once, with the reason."""
 
 from collections import Counter
 
@@ -11,14 +11,14 @@ from ortoo.testing.simulation.workload.scenario import Scenario
 
 ATTEMPTS_MAX = 3
 GIVEN_BACK_MAX = 2 * ATTEMPTS_MAX
-"""What was given back so often, and that was answered, has not been counted."""
+"""More confirmed nacks than this mean that they are not counted."""
 POISONED = 0.3
 INVISIBLE_MS = 5_000.0
 LOOK_S = 3.0
 
 
 class Parking(Scenario):
-    """A producer, and workers for whom some messages fail always."""
+    """A producer, and workers that always fail some messages."""
 
     name = "parking"
     group = "pop-and-park"
@@ -60,7 +60,7 @@ class Parking(Scenario):
         self.consumers.append(self.application("looks", look))
 
     def unsettled(self) -> str:
-        """What is neither acknowledged nor parked."""
+        """Messages that are neither acknowledged nor parked."""
         left = [
             one
             for one in self.oracle.sent.in_topic(self.name)
@@ -71,7 +71,7 @@ class Parking(Scenario):
         return f"{self.group} has neither finished nor parked {keys(left)}" if left else ""
 
     async def check(self, client: Client) -> None:
-        """What is stored, and each dead letter once."""
+        """Compare the stored messages; each dead letter exists once."""
         await compare_stored(client, self.oracle, self.name)
         await self._look(client)
         if twice := [key for key, count in sorted(self._parked.items()) if count > 1]:
@@ -80,10 +80,10 @@ class Parking(Scenario):
     async def _handle(self, message: PoppedMessage, sent: Sent) -> None:
         leases = self.oracle.leases
         if message.attempt > ATTEMPTS_MAX:
-            self.oracle.findings.add("G9", f"{sent.key} came for the {message.attempt}th time")
+            self.oracle.findings.add("G9", f"{sent.key} came with attempt {message.attempt}")
         if sent.key in self._poisoned:
             if self._given_back[sent.key] >= GIVEN_BACK_MAX:
-                self.oracle.findings.add("G9", f"{sent.key} was given back {GIVEN_BACK_MAX} times and came again")
+                self.oracle.findings.add("G9", f"{sent.key} was nacked {GIVEN_BACK_MAX} times and came again")
             leases.giving_back(self.group, sent)
             await message.give_back(100.0, error="poisoned")
             self._given_back[sent.key] += 1

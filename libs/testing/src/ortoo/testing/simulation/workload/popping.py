@@ -1,4 +1,4 @@
-"""Pop consumers: workers that take messages one by one, each with a lease."""
+"""Pop consumers: workers that receive messages one by one, each with a lease."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ WAIT_MS = 3_000.0
 def received(
     application: Application, messages: Sequence[PoppedMessage], group: str, invisible_ms: float = INVISIBLE_MS
 ) -> list[tuple[PoppedMessage, Sent]]:
-    """Take down that these messages are the application's now, whenever it comes to look at each."""
+    """Record these messages as leased by the application, before it handles each."""
     oracle, taken = application.oracle, []
     for message in messages:
         delivery = oracle.received.delivered(
@@ -28,7 +28,7 @@ def received(
 
 
 async def settle(application: Application, message: PoppedMessage, sent: Sent, group: str) -> None:
-    """Do with a message what handlers do: most is acknowledged at once, some comes again, some takes long."""
+    """Act like a handler: most messages are acknowledged at once, some are nacked, some take long."""
     leases = application.oracle.leases
     drawn = application.chance.uniform(0.0, 1.0)
     await application.clock.sleep(application.chance.uniform(0.0, 0.05 if drawn > 0.05 else 1.5 * INVISIBLE_MS / 1000))
@@ -42,7 +42,7 @@ async def settle(application: Application, message: PoppedMessage, sent: Sent, g
 
 
 class Popping(Scenario):
-    """Two producers, and workers that share what they send."""
+    """Two producers, and workers that share their messages."""
 
     name = "popping"
     group = "pop"
@@ -71,10 +71,10 @@ class Popping(Scenario):
         self.consumers = [self.application(f"w{n}", work) for n in range(3)]
 
     def unsettled(self) -> str:
-        """Also what was delivered and not acknowledged."""
+        """Also messages that were delivered and not acknowledged."""
         return super().unsettled() or self.oracle.leases.unsettled(self.group)
 
     async def check(self, client: Client) -> None:
-        """What is stored, and that the group has nothing left to do."""
+        """Compare the stored messages; the group has no lag."""
         await compare_stored(client, self.oracle, self.name)
         await self.check_lag(client, self.group)

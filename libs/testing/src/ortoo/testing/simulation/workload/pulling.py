@@ -1,4 +1,4 @@
-"""Pull consumers: members of a group that fetch from queues they own by locks."""
+"""Pull consumers: group members that fetch from queues they own by locks."""
 
 from ortoo.client import Client, PullSettings
 from ortoo.testing.simulation.oracle.stored import compare_stored
@@ -6,7 +6,7 @@ from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.scenario import Scenario
 
 COMMIT_EVERY = 5
-"""A member commits after so many messages."""
+"""A group member commits after this number of messages."""
 HANDLED_S = 0.02
 
 
@@ -16,7 +16,7 @@ class Pulling(Scenario):
     name = "pulling"
 
     def build(self) -> None:
-        """One producer, three members."""
+        """One producer, three group members."""
         group = "pull"
         self.groups = {group: self.name}
 
@@ -48,7 +48,7 @@ class Pulling(Scenario):
         self.consumers = [self.application(f"c{n}", consume) for n in range(3)]
 
     async def check(self, client: Client) -> None:
-        """What is stored, and the offsets that are committed."""
+        """Compare the stored messages and the committed offsets."""
         await compare_stored(client, self.oracle, self.name)
         await self.check_offsets(client)
         await self.check_balance(client, self.consumers)

@@ -1,4 +1,4 @@
-"""Push consumers: members of a group that get batches and acknowledge them."""
+"""Push consumers: group members that get batches and acknowledge them."""
 
 from ortoo.client import Client, Consumer, ConsumerSettings, Queue
 from ortoo.client.core.wire import queue_of
@@ -9,13 +9,13 @@ from ortoo.testing.simulation.workload.scenario import Scenario
 
 HANDLED_S = 0.02
 ROW_BYTES = 4
-"""Of a row's number in a delivery that leaves some out."""
+"""Bytes of a row number in a delivery that leaves rows out."""
 CREDITS = (12, 32_768)
-"""How many messages a member takes before it has done with some of them."""
+"""The messages and bytes that a group member takes before it has finished some."""
 
 
 async def push_member(application: Application, client: Client, group: str, topic: str) -> None:
-    """Consume a topic as a member of a group, for ever."""
+    """Consume a topic as a group member, without end."""
     credit = CREDITS[application.chance.below(len(CREDITS))]
     settings = ConsumerSettings(from_first=True, client_id=application.life, unfinished_messages_max=credit)
     async with client.consumer(group, {topic: "*"}, settings) as consumer:
@@ -31,7 +31,7 @@ async def push_member(application: Application, client: Client, group: str, topi
 
 
 class _Watched:
-    """What a consumer's sessions say of offsets."""
+    """Compares the offsets of a consumer's sessions with the model."""
 
     def __init__(self, application: Application, consumer: Consumer, group: str) -> None:
         self._oracle = application.oracle
@@ -51,7 +51,7 @@ class _Watched:
             said, _ = bulky
             if said.delivery.HasField("batch"):
                 if self._unfinished >= member._messages_max:
-                    member_says = f"{application.life} took {member._messages_max} and was sent more"
+                    member_says = f"{application.life} took {member._messages_max} messages and was sent more"
                     self._oracle.findings.add("G13", f"{member_says}: {self._unfinished} are not finished")
                 self._unfinished += len(said.delivery.rows) // ROW_BYTES or said.delivery.batch.count
             if self._moves == self._oracle.offsets.moves(group):
@@ -67,19 +67,19 @@ class _Watched:
             self._unfinished -= messages
             free(messages, size_bytes)
 
-        # The client's users have no use for these moments; the model has.
+        # The client has no public hook for these events; the model needs them.
         member._forget = forgotten  # type: ignore[method-assign]
         member._begin = began  # type: ignore[method-assign]
         member._free = freed  # type: ignore[method-assign]
         member._hear = heard  # type: ignore[method-assign]
 
     def check(self, queue: Queue, offset: int) -> None:
-        """A message came from there."""
+        """A message with this position arrived."""
         self._oracle.offsets.began(self._group, queue, offset, self._opened_at_s)
 
 
 class Pushing(Scenario):
-    """Producers, and two groups that everything is pushed to."""
+    """Producers, and two groups with push consumers."""
 
     name = "pushing"
 
@@ -106,7 +106,7 @@ class Pushing(Scenario):
         ]
 
     async def check(self, client: Client) -> None:
-        """What is stored, and the offsets that are committed."""
+        """Compare the stored messages and the committed offsets."""
         await compare_stored(client, self.oracle, self.name)
         await self.check_offsets(client)
         await self.check_balance(client, self.consumers[:2])

@@ -1,4 +1,4 @@
-"""RocketMQ's clients, as their generated stubs speak: a producer, and simple consumers that acknowledge one by one."""
+"""RocketMQ clients over their generated stubs: a producer, and simple consumers that acknowledge one by one."""
 
 import base64
 
@@ -22,9 +22,9 @@ POLL_S = 5
 TIMEOUT_S = 8.0
 REQUEST_MAX = 4
 FORGED = 0.1
-"""So often a forged receipt comes before a good one."""
+"""The probability that a forged receipt precedes a good one."""
 REFUSALS = range(40000, 50000)
-"""Codes that say that the request is wrong: nothing of it is stored. REQUEST_TIMEOUT is none of them."""
+"""Codes of invalid requests, which must not be stored. REQUEST_TIMEOUT is not among them."""
 
 
 class RocketMq(Scenario):
@@ -54,20 +54,20 @@ class RocketMq(Scenario):
         self.consumers = [self.application(f"c{n}", consume) for n in range(2)]
 
     def unsettled(self) -> str:
-        """Also what was delivered and not acknowledged."""
+        """Also messages that were delivered and not acknowledged."""
         return super().unsettled() or self.oracle.leases.unsettled(self.group)
 
     async def check(self, client: Client) -> None:
-        """What is stored, and that the group has nothing left to do."""
+        """Compare the stored messages; the group has no lag."""
         await compare_stored(client, self.oracle, self.name)
         await self.check_lag(client, self.group)
 
 
 class RocketClient:
-    """One client: its address moves on when a snode does not answer."""
+    """One client: it changes to the next address when a snode does not answer."""
 
     def __init__(self, application: Application, channels: Channels, topic: str, group: str) -> None:
-        """Speak for `application`."""
+        """Act for `application`."""
         self._application = application
         self._oracle = application.oracle
         self._channels = channels
@@ -105,7 +105,7 @@ class RocketClient:
         return words.Message(topic=self._topic, system_properties=properties, body=sent.body)
 
     async def consume(self) -> None:
-        """Say what it wants, then receive until a call fails."""
+        """Send the settings, then receive until a call fails."""
         stub = self._stub()
         telemetry = stub.Telemetry(metadata=self._metadata)
         try:
@@ -171,13 +171,14 @@ class RocketClient:
             self._oracle.leases.acknowledged(group, sent)
         elif self._oracle.calm_since(delivered_at_s) and self._oracle.now_s() - delivered_at_s < INVISIBLE_S - MARGIN_S:
             self._oracle.findings.add(
-                "one bad request harms nobody", f"a good receipt of {sent.key} is refused: {code}"
+                "a bad request affects no other client", f"a good receipt of {sent.key} is refused: {code}"
             )
 
     async def _forge(self, stub: MessagingServiceStub, request: calls.AckMessageRequest) -> None:
-        """Name the lease as somebody does who knows all of it but the cluster's key; and put it into the request too.
+        """Acknowledge with a forged seal, as a client could that knows all of the lease but the cluster's key.
 
-        No lease is settled by that, and the good receipt beside it is not refused for it.
+        The forged receipt also goes into the real request. It settles no lease, and the good receipt beside it is not
+        refused for it.
         """
         [good] = request.entries
         forged = calls.AckMessageEntry(message_id=good.message_id, receipt_handle=forged_receipt(good.receipt_handle))
@@ -208,7 +209,7 @@ class RocketClient:
 
 
 def forged_receipt(text: str) -> str:
-    """The same lease with a seal that is nobody's."""
+    """The same lease with an invalid seal."""
     data = bytearray(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     data[-1] ^= 1
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -1,4 +1,4 @@
-"""A scenario: a topic, those who use it, and what must be true of it when everything has come to rest."""
+"""A scenario: a topic, its clients, and the conditions that must hold when everything has come to rest."""
 
 from collections.abc import Sequence
 
@@ -18,14 +18,14 @@ The next group member requests it every 3 s, and after a rebalance.
 
 
 class Scenario:
-    """What all scenarios are. A subclass makes its applications in `build`."""
+    """The base of all scenarios. A subclass creates its applications in `build`."""
 
     name = ""
 
     def __init__(
         self, cluster: SimulatedCluster, oracle: Oracle, *, rate_per_s: float, is_faultless: bool = False
     ) -> None:
-        """Send `rate_per_s` messages a second, all senders together; `is_faultless` where nothing is to go wrong."""
+        """Send `rate_per_s` messages a second, all senders together; `is_faultless` for runs without faults."""
         self.cluster = cluster
         self.oracle = oracle
         self.rate_per_s = rate_per_s
@@ -34,15 +34,15 @@ class Scenario:
         self.senders: list[Application] = []
         self.consumers: list[Application] = []
         self.groups: dict[str, str] = {}
-        """Groups that must get everything, and the topic of each."""
+        """Groups that must receive everything, and the topic of each."""
         self.build()
 
     def build(self) -> None:
-        """Make the applications."""
+        """Create the applications."""
         raise NotImplementedError
 
     async def prepare(self, client: Client) -> None:
-        """Make what must be there before the applications start."""
+        """Create what the applications need before they start."""
         await client.admin.ensure_topic(self.name, queue_count=2)
 
     def application(self, name: str, work: Work) -> Application:
@@ -55,24 +55,24 @@ class Scenario:
         return [*self.consumers, *self.senders]
 
     def unsettled(self) -> str:
-        """What is still to come, in words; empty when everything has come to rest."""
+        """The remaining work as text; empty when everything has come to rest."""
         for group, topic in self.groups.items():
             if missing := self.oracle.received.missing(group, topic):
                 return f"{group} did not get {keys(missing)} of {topic}"
         return ""
 
     async def check(self, client: Client) -> None:
-        """Compare what servers say with the model, when everything has come to rest."""
+        """Compare the servers' reports with the model, when everything has come to rest."""
 
     async def check_offsets(self, client: Client) -> None:
-        """No group has fallen behind what it had committed."""
+        """Check that no group has fallen behind its committed offset."""
         for group, topic in self.groups.items():
             asked_at_s = self.oracle.now_s()
             for one in (await client.admin.lag(group, topic)).queues:
                 self.oracle.offsets.read(group, one.queue, one.committed_offset, asked_at_s)
 
     async def check_balance(self, client: Client, members: Sequence[Application]) -> None:
-        """The members of a group have all queues, each one of them, and none has two more than another."""
+        """Check that the members of a group own all queues, each one once, evenly to within one."""
         described = await client.admin.describe_topic(self.name)
         everything = sorted(item.queue for item in described.queues)
         deadline_s = self.oracle.now_s() + BALANCE_S
@@ -88,7 +88,7 @@ class Scenario:
         self.oracle.findings.add("groups are balanced", f"of {len(everything)} queues of {self.name} {names}")
 
     async def check_lag(self, client: Client, group: str) -> None:
-        """A group that is done with everything has no lag, as soon as it has what was stored without an answer, too."""
+        """Check that a group that finished everything has no lag, including messages stored without an answer."""
         deadline_s = self.oracle.now_s() + LAG_S
         while (lag := (await client.admin.lag(group, self.name)).lag_messages) and self.oracle.now_s() < deadline_s:
             await self.oracle.world.clock.sleep(1.0)

@@ -1,4 +1,4 @@
-"""Transactions: messages that are seen if and only if they were committed."""
+"""Transactions: messages that are visible if and only if they were committed."""
 
 from ortoo.client import Client, Message, OrtooError, TransactionalProducer, TransactionCheck, Verdict
 from ortoo.testing.simulation.oracle.sent import Fate, Sent, key_of
@@ -11,13 +11,13 @@ CHECK_AFTER_MS = 2_000
 
 
 class Transacting(Scenario):
-    """A producer of transactions, some of which it leaves open, and a group that gets what is committed."""
+    """A producer of transactions, some of which it leaves open, and a group that receives the committed ones."""
 
     name = "transacting"
     group = "push-committed"
 
     def build(self) -> None:
-        """One producer; one that only answers questions; two members."""
+        """One producer, one that only answers checks, and two group members."""
         self._wanted: dict[str, Verdict] = {}
 
         async def produce(application: Application, client: Client) -> None:
@@ -43,7 +43,7 @@ class Transacting(Scenario):
         await client.admin.create_topic(self.name, queue_count=2, message_type="transaction")
 
     async def check(self, client: Client) -> None:
-        """What is stored."""
+        """Compare the stored messages."""
         await compare_stored(client, self.oracle, self.name)
 
     async def _transact(self, application: Application, producer: TransactionalProducer) -> None:
@@ -61,7 +61,7 @@ class Transacting(Scenario):
         self.oracle.sent.stored(sent, self.oracle.now_s(), None, -1)
         self._decided(sent, verdict)
         if application.chance.uniform(0.0, 1.0) < 0.25:
-            return  # its verdict is asked for
+            return  # the enode will ask for its verdict
         await application.clock.sleep(application.chance.uniform(0.0, 0.2))
         try:
             await (transaction.commit() if verdict is Verdict.COMMIT else transaction.roll_back())
@@ -79,5 +79,5 @@ class Transacting(Scenario):
         key = key_of(check.messages[0].body) or ""
         verdict = self._wanted[key]
         if verdict is Verdict.UNKNOWN and key.split("/")[1] != self.senders[0].life:
-            return Verdict.ROLL_BACK  # whoever was to decide is dead
+            return Verdict.ROLL_BACK  # the process that had to decide is dead
         return verdict

@@ -1,1 +1,1 @@
-"""The log as others have it: their frames taken over, and the frames with which members speak to each other."""
+"""Copies of the log between replicas: copies frames of others, and encodes the frames of the replication protocol."""

@@ -1,4 +1,4 @@
-"""Frames of another member's log: taken apart, checked, and written to the same positions of this one."""
+"""Frames of another replica's log: split, verified, and written to the same positions of this log."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ class Frame:
     body: memoryview
     """Prefix and payload."""
     data: memoryview
-    """All of it, padding included, as it lies in the log."""
+    """All bytes of the frame in the log, with padding."""
 
 
 def frames_in(data: bytes | memoryview, position: int) -> Iterator[Frame]:
-    """The frames of `data`, which lies at `position`. Errors: BadFrame when it is not whole frames; Unsupported."""
+    """The frames of `data`, which lies at `position`. Errors: Unsupported. BadFrame when it is not whole frames."""
     view, at = memoryview(data), 0
     while at < len(view):
         header = decode_header(bytes(view[at : at + HEADER_BYTES]), position + at)
@@ -46,7 +46,7 @@ def frames_in(data: bytes | memoryview, position: int) -> Iterator[Frame]:
 
 
 def whole_frames(data: bytes, position: int, limit: int) -> int:
-    """How many bytes of `data`, which lies at `position`, are whole frames that begin below `limit`."""
+    """Bytes of the whole frames at the start of `data` that begin below `limit`; `data` lies at `position`."""
     at = 0
     while position + at < limit and at + HEADER_BYTES <= len(data):
         header = decode_header(data[at : at + HEADER_BYTES], position + at)
@@ -57,7 +57,7 @@ def whole_frames(data: bytes, position: int, limit: int) -> int:
 
 
 def entry_of(header: FrameHeader, body: bytes | memoryview) -> Entry:
-    """What is to be done when a frame is committed. It has no batch in it: who reads that, reads it from the disk."""
+    """The entry to commit for a frame. Its batch has no records, because readers take them from the disk."""
     if header.kind == Kind.MESSAGES:
         changes = tuple(decode_changes(bytes(body[: header.prefix_length]))) if header.prefix_length else ()
         return Entry(header, header.batch(b""), changes)
@@ -69,15 +69,15 @@ def entry_of(header: FrameHeader, body: bytes | memoryview) -> Entry:
 
 
 async def append_copies(appender: Appender, frames: Sequence[Frame]) -> None:
-    """Accept frames as they come from a leader; a segment ends where the leader's did. They are flushed by and by.
+    """Accept frames of a leader; a segment ends where the leader's ended. They are flushed later.
 
-    Errors: Overloaded when the disk is full, OSError, Unsupported: then the frames before may be accepted.
+    Errors: Overloaded (disk full), OSError, Unsupported. Then earlier frames of the call may be accepted.
     """
     for frame in frames:
         appender.check_alive()
         entry = entry_of(frame.header, frame.body)
         if frame.header.flags & Flag.SEGMENT_END:
-            # The space is there before the frame is accepted, for behind it there is no other place to go on.
+            # The next segment is allocated before the frame is accepted, because the log cannot continue without it.
             spare = await appender.spares.take(appender.settings.segment_bytes, is_state=True)
             appender.append_copy(entry, frame.data)
             appender.end_segment(spare)

@@ -1,6 +1,7 @@
-"""What a cut takes out of a member's log: named, counted and kept aside, for nobody else may have it.
+"""The frames that a truncation removes from a replica's log. Possibly no other replica has them.
 
-A send that goes with it was unknown to its producer, or acknowledged by the leader's disk alone (durability `leader`).
+They are named, counted and kept in a file. The outcome of a removed send was unknown to its producer, or it was
+acknowledged by the leader's disk alone (durability `leader`).
 """
 
 from collections.abc import Iterable
@@ -12,22 +13,25 @@ from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.log.copies.copying import frames_in
 from ortoo.enode.log.frame import BadFrame, Kind
 
+PREFIX = "cut-"
+"""Prefix of the names of the files with removed frames."""
+
 
 @dataclass(slots=True)
 class CutFrames:
-    """Bytes behind a position, as they lay in the log."""
+    """Removed bytes of the log behind a position."""
 
     position: int
     content: bytes
     epoch: int = 0
-    """The latest in which any of it was written."""
+    """The latest epoch of the frames."""
     offsets: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    """(topic id, queue id) to the first offset that is gone and the one behind the last."""
+    """(topic id, queue id) to the first removed offset and the one after the last."""
     messages: int = 0
 
     @classmethod
     def of(cls, position: int, content: bytes) -> "CutFrames":
-        """Look what is in the bytes that lie at `position`; behind a damaged frame nothing is named."""
+        """Inspect bytes that lie at `position`; frames behind a damaged one are not listed."""
         found = cls(position, content)
         try:
             for frame in frames_in(content, position):
@@ -39,17 +43,17 @@ class CutFrames:
                     found.offsets[key] = (first, header.end_offset)
                     found.messages += header.item_count
         except BadFrame:
-            pass  # what lies there was never whole, so it was never acknowledged
+            pass  # the frame was never whole, so it was never acknowledged
         return found
 
     def keep(self, disk: Disk, folder: Path) -> str:
-        """Write them to a file of their own; its name. Errors: OSError."""
-        name = f"cut-{self.epoch}-{self.position}"
+        """Write the frames to their own file; its name. Errors: OSError."""
+        name = f"{PREFIX}{self.epoch}-{self.position}"
         write_whole(disk, folder / name, self.content)
         return name
 
     def told(self, topics: Iterable[tuple[int, str]]) -> list[str]:
-        """Which offsets are gone, queue by queue, with the names of topics that are known."""
+        """The removed offsets of each queue as text, with the names of known topics."""
         names = dict(topics)
         return [
             f"{names.get(topic_id, f'{topic_id:#x}')}/{queue_id}: {first} to {end - 1}"

@@ -1,4 +1,4 @@
-"""What members say to each other in the log: the frames EPOCH, MEMBERS and BEGIN."""
+"""The frames of the replication protocol in the log: EPOCH, MEMBERS and BEGIN."""
 
 import json
 import struct
@@ -15,17 +15,17 @@ WORDS = frozenset({Kind.EPOCH, Kind.MEMBERS, Kind.BEGIN})
 
 
 def members_payload(configuration: Configuration) -> bytes:
-    """Of a MEMBERS frame."""
+    """The payload of a MEMBERS frame."""
     return json.dumps(asdict(configuration), sort_keys=True).encode()
 
 
 def begin_payload(log_begin: int) -> bytes:
-    """Of a BEGIN frame."""
+    """The payload of a BEGIN frame."""
     return _POSITION.pack(log_begin)
 
 
 def mark_of(header: FrameHeader, body: bytes | memoryview) -> Mark:
-    """What a frame of these kinds says. Errors: DataLoss when it says nothing that can be read."""
+    """Decode a frame of these kinds. Errors: DataLoss when it is not readable."""
     begin, end = header.position, header.end_position
     try:
         if header.kind == Kind.EPOCH:
@@ -34,4 +34,4 @@ def mark_of(header: FrameHeader, body: bytes | memoryview) -> Mark:
             return MembersFrame(end, decode_configuration(json.loads(bytes(body))))
         return BeginFrame(begin, end, *_POSITION.unpack(body))
     except (KeyError, TypeError, ValueError, struct.error) as error:
-        raise DataLoss(f"the frame at {begin} names members, and cannot be read: {error}") from error
+        raise DataLoss(f"the frame at {begin} of the replica set cannot be read: {error}") from error

@@ -1,1 +1,1 @@
-"""One flush after another: what goes to the disk together, who writes it, and what is held until it is committed."""
+"""Flushes: groups of frames that are written together, the writing threads, and the entries until their commit."""

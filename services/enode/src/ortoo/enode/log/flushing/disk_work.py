@@ -1,4 +1,4 @@
-"""Who does the disk's work: threads beside the event loop; for tests that replay a run, the loop or the disk itself."""
+"""Executors of disk work: threads beside the event loop. Tests that replay a run use the loop or the disk itself."""
 
 import asyncio
 import queue
@@ -20,14 +20,14 @@ Done = Callable[[Group, BaseException | None], None]
 
 
 class DiskWork:
-    """Runs blocking disk work and brings the result back to the loop; this one does it there, as it is asked for."""
+    """Runs blocking disk work and returns the result to the loop; this class runs it on the loop itself."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Work for `loop`."""
         self._loop = loop
 
     def flush(self, group: Group, done: Done) -> None:
-        """Write a group, then call `done` on the loop, in a later turn of it. One group at a time."""
+        """Write a group, then call `done` in a later turn of the loop. One group at a time."""
 
         def write() -> None:
             error: BaseException | None = None
@@ -44,17 +44,17 @@ class DiskWork:
         return work(*args, **kwargs)
 
     async def scan(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a read that looks at what it reads, when those before it are done."""
+        """Run a read that inspects its data, after all earlier scans."""
         return work(*args, **kwargs)
 
     def close(self) -> None:
-        """Stop; running work is finished first."""
+        """Finish running work, then stop."""
 
 
 class ThreadedDiskWork(DiskWork):
     """One thread that only flushes, one that scans, and a few for everything else.
 
-    Scans spend their time in the interpreter: beside one another they would only take it from each other.
+    Scans are bound by the interpreter, so parallel scans would only slow each other down.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, read_threads: int) -> None:
@@ -72,11 +72,11 @@ class ThreadedDiskWork(DiskWork):
         self._groups.put((group, done))
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work` in one of the threads. A cancelled caller still waits for it."""
+        """Run `work` in one of the threads. A cancelled caller still waits for the result."""
         return await self._run_in(self._pool, partial(work, *args, **kwargs))
 
     async def scan(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work` in the scans' thread, as `run`."""
+        """Run `work` in the scan thread, as `run`."""
         return await self._run_in(self._scanning, partial(work, *args, **kwargs))
 
     async def _run_in(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
@@ -85,7 +85,7 @@ class ThreadedDiskWork(DiskWork):
         return await uninterrupted(self._loop.run_in_executor(threads, work))
 
     def close(self) -> None:
-        """Finish what was handed over, then end the threads."""
+        """Finish all submitted work, then end the threads."""
         self._closed = True
         self._groups.put(None)
         self._thread.join()
@@ -102,20 +102,20 @@ class ThreadedDiskWork(DiskWork):
                 error = caught
             try:
                 self._loop.call_soon_threadsafe(done, group, error)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # the loop is closed, so no caller waits
                 return
 
 
 @runtime_checkable
 class WorkingDisk(Protocol):
-    """A disk that does its work itself, in its own order and time: a simulated one."""
+    """A disk that executes its work itself, in its own order and time, such as a simulated one."""
 
     def work(self, loop: asyncio.AbstractEventLoop) -> DiskWork:
-        """Who works on it while a store of `loop` is open."""
+        """The executor of its work while a store of `loop` is open."""
 
 
 def disk_work(disk: Disk, settings: StoreSettings, loop: asyncio.AbstractEventLoop) -> DiskWork:
-    """Who works for a store that is being opened."""
+    """The executor for a store that is being opened."""
     if isinstance(disk, WorkingDisk):
         return disk.work(loop)
     if settings.threads:

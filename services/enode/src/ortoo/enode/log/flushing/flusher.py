@@ -1,4 +1,4 @@
-"""The flushing end of the log: what is accepted goes to the disk group by group, and is held until it is committed."""
+"""The flushing end of the log: writes accepted frames in groups, and holds the groups until they are committed."""
 
 import asyncio
 import errno
@@ -9,6 +9,7 @@ from typing import Any
 
 from ortoo.common.errors import Overloaded, Unavailable
 from ortoo.common.process.clock import Clock
+from ortoo.enode.disk.data_dir import FolderGone
 from ortoo.enode.disk.disk import NoDescriptor
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.flushing.group import Group, WaitingChanges
@@ -21,58 +22,66 @@ UNTIL_OPENED = "the store acknowledges nothing until it is opened again"
 
 @dataclass(kw_only=True, eq=False)
 class Flusher:
-    """Hands accepted frames to the disk, group by group, and holds them until they are committed."""
+    """Writes accepted frames to the disk in groups, and holds the groups until they are committed."""
 
     active: Segment
     appended_position: int
-    """Where the next frame goes; at first everything before it is durable."""
+    """The position of the next frame; at the opening everything before it is durable."""
     store_open: int
     stored_at_ms: int
-    """When the last frame was stored."""
+    """The store time of the last frame."""
     settings: StoreSettings
     clock: Clock
     work: DiskWork
     spares: Spares
     on_committed: Callable[[Group], None]
-    """Gets each group when it is committed, before its waiters."""
+    """Called with each committed group, before its waiters are answered."""
     failure: str = ""
-    """Why nothing is acknowledged any more; empty while all is well."""
+    """The reason why nothing is acknowledged any more; empty without a failure."""
+    is_folder_gone: bool = False
+    """Whether the reason is that the store's folder was moved away, replaced or emptied."""
+    guard: Callable[[], object] = lambda: None
+    """Called outside the event loop when a group is on the disk; raises FolderGone."""
     full: str = ""
-    """Why sends are refused until a segment can be made, mostly for want of space; empty while one can."""
+    """The reason why sends are refused until a segment can be made, mostly a full disk; empty otherwise."""
     starved: str = ""
-    """Why sends are refused until a file can be opened again; empty while one can."""
+    """The reason why sends are refused until a file can be opened again; empty otherwise."""
     alone: str = ""
-    """Why nothing is accepted although the disk is well: another member leads, or no other disk can be reached."""
+    """The reason why a replica refuses writes: another replica leads, or no other replica can be reached."""
+    barred: str = ""
+    """The reason why writes are refused: another store of the enode is registered, or may be."""
     may_write: bool = True
-    """Whether this process gives out positions; a member that follows gets them from its leader."""
+    """Whether this process assigns positions; a follower gets them from its leader."""
     commit_limit: int | None = None
-    """What lies behind it is not committed yet, however durable it is here; None = what is durable is committed."""
+    """Frames behind it are not committed, even if they are durable here; None = all durable frames are committed."""
     epoch: int = 0
-    """In whose reign frames are written; 0 of an enode with one member."""
+    """The epoch of written frames; 0 for an enode with one replica."""
+    log_mark: int = 0
+    """The fingerprint of the log, which is in all frames except those of messages."""
     on_handed_over: Callable[[Group], object] = lambda group: None
-    """Gets each group when it goes to the disk, and with it to those who follow."""
+    """Called with each group when it goes to the disk, to send it to the followers, too."""
     on_durable: Callable[[Group], object] = lambda group: None
-    """Gets each group when it is on this disk."""
+    """Called with each group when it is on this disk."""
     on_failed: Callable[[str], object] = lambda reason: None
     """Called once with the reason when nothing is acknowledged any more."""
     pending_bytes: int = 0
     flushes: int = 0
     flush_s: float = 0.0
-    """How long flushes took, all together."""
+    """Total time of all flushes."""
 
     def __post_init__(self) -> None:
-        """Nothing is on its way yet."""
+        """Start without accepted frames."""
         self.durable_position = self.appended_position
         self.committed_position = self.appended_position
-        """Everything before it is folded into the state, shown and answered for; what lies behind may still go."""
+        """Everything before it is folded, visible and answered; later frames may still be truncated."""
         self.next_segments: list[Segment] = []
-        """Segments that positions are given out in, but whose predecessors are not committed yet."""
+        """Segments with assigned positions whose predecessors are not committed yet."""
         self._loop = asyncio.get_running_loop()
         self._groups: deque[Group] = deque()
         self._changes = WaitingChanges()
         self._flushing: Group | None = None
         self._held: deque[Group] = deque()
-        """Durable here, and not committed yet."""
+        """Groups that are durable here, but not committed yet."""
         self._handover_scheduled = False
         self._wanted = False
         self._handed_over_s = 0.0
@@ -80,28 +89,28 @@ class Flusher:
         self._quiet: asyncio.Event = asyncio.Event()
         self._quiet.set()
         self.flush_due = asyncio.Event()
-        """Set while frames wait that nobody asked to be flushed at once."""
+        """Set while frames wait for which no caller requested an immediate flush."""
         self.advanced = asyncio.Event()
-        """Set whenever the durable position grows; cleared by whoever goes along behind it."""
+        """Set when the durable position grows; cleared by the task that follows it."""
         self.flushed = asyncio.Event()
-        """Set by each flush; cleared by whoever watches for idleness."""
+        """Set by each flush; cleared by the task that detects idleness."""
 
     def check_alive(self) -> None:
-        """Errors: Unavailable when the disk failed: what is not durable yet never will be acknowledged."""
+        """Errors: Unavailable when the disk failed. Frames that are not durable then are never acknowledged."""
         if self.failure:
             raise Unavailable(f"{self.failure}: {UNTIL_OPENED}")
 
     def wait_flush(self, waiter: asyncio.Future[Any], answer: Any, *, early: bool = False) -> None:
-        """`waiter` gets `answer` when everything accepted so far is committed; `early`, when it is on this disk."""
+        """Give `waiter` the `answer` when everything accepted before is committed, or with `early` on this disk."""
         if not self._groups:
             self._groups.append(Group())
         group = self._groups[-1]
         (group.early if early else group.waiters).append((waiter, answer))
 
     def end_at(self, position: int, committed: Segment) -> None:
-        """Go on at `position`; what lies behind is gone. Nothing is on its way to the disk.
+        """Truncate the log to `position` and continue there. No frames are on their way to the disk.
 
-        `committed` is the segment that it lies in unless a later one was begun before it.
+        `committed` is the segment of that position, unless a later one began before it.
         """
         for group in self._held:
             group.entries = [entry for entry in group.entries if entry.header.position < position]
@@ -112,27 +121,27 @@ class Flusher:
         self.active.end = None
 
     def _drop_segments(self, position: int) -> None:
-        """Forget the segments that begin behind a position: nothing lies in them any more."""
+        """Forget the segments that begin behind a position, because they have no frames any more."""
         while self.next_segments and self.next_segments[-1].base > position:
             self.next_segments.pop().retire()
 
     def hold(self, groups: Sequence[Group]) -> None:
-        """Take over groups that were found durable and are not known to be committed."""
+        """Hold groups that are durable but not known to be committed."""
         self._held.extend(groups)
         self.pending_bytes += sum(group.bytes for group in groups)
         self.appended_position = self.durable_position = groups[-1].end_position
 
     def close_changes(self) -> None:
-        """Put the changes that wait into one frame."""
+        """Put the waiting changes into one frame."""
         raise NotImplementedError
 
     def _drop_changes(self) -> list[asyncio.Future[Any]]:
-        """Forget the changes that wait; who waits for them."""
+        """Forget the waiting changes; their waiters."""
         dropped, self._changes = self._changes, WaitingChanges()
         return [waiter for waiter, _ in dropped.waiters]
 
     def want_flush(self) -> None:
-        """Flush as soon as the flush before is done; what comes until then joins."""
+        """Flush as soon as the previous flush is done; frames accepted until then join."""
         self._wanted = True
         if not self._handover_scheduled and self._flushing is None:
             self._handover_scheduled = True
@@ -153,7 +162,7 @@ class Flusher:
             await self.flush()
 
     async def quiet(self) -> None:
-        """Wait until nothing is on its way to the disk."""
+        """Wait until no frames are on their way to the disk."""
         await self._quiet.wait()
 
     def _hand_over(self) -> None:
@@ -170,7 +179,7 @@ class Flusher:
             self._flushing = group
             self._done(group, None)
             return
-        self._flushing = group
+        self._flushing, group.guard = group, self.guard
         group.declare_durable_below(self.durable_position)
         self.on_handed_over(group)
         self._handed_over_s = self.clock.monotonic_s()
@@ -200,7 +209,7 @@ class Flusher:
         self.release()
 
     def release(self) -> None:
-        """Show and answer, in order, what is durable here and committed."""
+        """Commit and answer, in order, the groups that are durable here and below the commit limit."""
         while self._held and (self.commit_limit is None or self._held[0].end_position <= self.commit_limit):
             group = self._held.popleft()
             self.pending_bytes -= group.bytes
@@ -215,10 +224,10 @@ class Flusher:
             self.flushed.set()
 
     def take_back(self, reason: str) -> None:
-        """Forget what was accepted and has not gone to the disk: it is nowhere. The rest stays in the log.
+        """Drop accepted frames that have not gone to the disk, so that no replica has them. The rest stays in the log.
 
-        Who waits for either hears that it is unknown. Copies stay, too: those who follow count them as soon as they are
-        accepted.
+        All waiters get the error that the outcome is unknown. Copies stay, too, because a follower counts them when
+        they are accepted.
         """
         under_way = [self._flushing] if self._flushing is not None else []
         waiters = [waiter for one in (*self._held, *under_way, *self._groups) for waiter in one.let_go()]
@@ -253,7 +262,7 @@ class Flusher:
 
     @property
     def flushing_s(self) -> float:
-        """How long the flush has taken that is under way; 0 when there is none."""
+        """Duration of the current flush so far; 0 without one."""
         under_way = self._flushing is not None and bool(self._flushing.parts)
         return self.clock.monotonic_s() - self._handed_over_s if under_way else 0.0
 
@@ -263,21 +272,26 @@ class Flusher:
         return self._retry is not None
 
     def try_again(self) -> None:
-        """There is space, and files can be opened: write the group again that met the opposite."""
+        """Retry a group that failed on a full disk, or without a descriptor; called by the check of the disk."""
         self.full = self.starved = ""
         group, self._retry = self._retry, None
         if group is not None and not self.failure:
             self.work.flush(group, self._done)
 
-    def _fail(self, group: Group, error: BaseException | None) -> None:
-        """Nothing after the last durable position is acknowledged any more."""
+    def _fail(self, group: Group | None, error: BaseException | None) -> None:
+        """Stop all acknowledgements beyond the last durable position."""
         if error is not None and not self.failure:
-            self.failure = f"the disk failed: {error}"
+            self.is_folder_gone = isinstance(error, FolderGone)
+            self.failure = str(error) if self.is_folder_gone else f"the disk failed: {error}"
             self.on_failed(self.failure)
         self.fail_waiting(group)
 
+    def give_up(self, error: FolderGone) -> None:
+        """Acknowledge nothing any more, because the next start would not find new frames."""
+        self._fail(self._flushing, error)
+
     def fail_waiting(self, group: Group | None = None) -> None:
-        """Tell everybody who waits that the outcome is unknown."""
+        """Answer all waiters that the outcome is unknown."""
         groups = ([group] if group else []) + list(self._held) + list(self._groups)
         self._held.clear()
         self._groups.clear()
@@ -297,4 +311,4 @@ def _fail_all(waiters: list[asyncio.Future[Any]], reason: str) -> None:
     for waiter in waiters:
         if not waiter.done():
             waiter.set_exception(Unavailable(f"{reason}; whether this was stored is unknown"))
-            waiter.exception()  # one caller may wait for several, and hears of the first only
+            waiter.exception()  # a caller that waits for several gets the first error only

@@ -1,6 +1,7 @@
-"""A flush group: everything that becomes durable with one fdatasync."""
+"""A flush group: the frames that become durable with one fdatasync."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,20 +15,20 @@ from ortoo.enode.log.segment import Segment
 
 @dataclass(slots=True)
 class Entry:
-    """One frame of a group and what is to be done when it is durable."""
+    """One frame of a group, with the data for its commit."""
 
     header: FrameHeader
     batch: SealedBatch | None = None
     changes: tuple[Change, ...] = ()
     queue: Any = None
-    """The `QueueLog` of a batch that was accepted here; None of a copy, whose queue is looked up when it is folded."""
+    """The `QueueLog` of a batch that was accepted here; None for a copy, whose queue is looked up at the commit."""
     slice_at: SliceAt | None = None
-    """Of a checkpoint."""
+    """The slice of a checkpoint frame."""
 
 
 @dataclass(slots=True)
 class Part:
-    """The bytes of a group that go into one segment, one after another."""
+    """The contiguous bytes of a group in one segment."""
 
     segment: Segment
     position: int
@@ -36,48 +37,51 @@ class Part:
 
 @dataclass(slots=True)
 class WaitingChanges:
-    """State changes that were accepted and have no frame yet."""
+    """Accepted state changes without a frame."""
 
     encoded: list[bytes] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     bytes: int = 0
-    """How long they are together."""
+    """Their total length."""
     waiters: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
-    """Who waits until they are committed."""
+    """The waiters for their commit."""
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Frames that were accepted while the group before was on its way to the disk."""
+    """Frames that were accepted while the previous group was on its way to the disk."""
 
     parts: list[Part] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     waiters: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
-    """Who waits until it is committed."""
+    """The waiters for its commit."""
     early: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
-    """Who waits until it is on this disk."""
+    """The waiters for its flush to this disk."""
     bytes: int = 0
     is_copy: bool = False
-    """Whether its frames were written by another member: they stay as they are."""
+    """Whether another replica wrote its frames; they are not modified."""
     end_position: int = -1
+    guard: Callable[[], object] = lambda: None
+    """Called when it is on the disk; raises when the store's folder no longer is at its path."""
 
     def let_go(self) -> list[asyncio.Future[Any]]:
-        """All who wait; nobody does any more."""
+        """Remove and return all waiters."""
         gone = [waiter for waiter, _ in (*self.waiters, *self.early)]
         self.waiters.clear()
         self.early.clear()
         return gone
 
     def declare_durable_below(self, position: int) -> None:
-        """Let the group's first frame say up to where the log is on disk now."""
+        """Write the current durable position into the group's first frame."""
         if self.parts and self.parts[0].buffers and not self.is_copy:
             buffers = self.parts[0].buffers
             buffers[0] = with_durable_below(bytes(buffers[0]), position)
 
     def write(self) -> None:
-        """Write and sync, segment by segment: a later segment has no name before the earlier one is durable.
+        """Write and sync, segment by segment. A segment gets its name only when the previous one is durable.
 
-        May be called again after a failed write, for the bytes and places are the same. Errors: OSError, NoDescriptor.
+        May be called again after a failed write, because bytes and places stay the same. Errors: OSError, NoDescriptor,
+        as `guard`.
         """
         for part in self.parts:
             segment = part.segment
@@ -90,7 +94,8 @@ class Group:
                 raise SyncFailed(str(error)) from error
             if segment.end == part.position + length:
                 segment.stop_writing()
+        self.guard()
 
 
 class SyncFailed(Exception):
-    """fdatasync failed: what was written may be lost although it can still be read, so nothing is tried again."""
+    """fdatasync failed. Written bytes may be lost although they are still readable, so there is no retry."""

@@ -1,1 +1,1 @@
-"""What members say to each other, to name servers and to operators."""
+"""The messages of replicas to each other, to name servers and to operators."""

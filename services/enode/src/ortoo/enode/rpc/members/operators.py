@@ -1,4 +1,4 @@
-"""EnodeMembersService: what operators ask of the members of an enode, wherever they reach one."""
+"""EnodeMembersService: operators' requests about the replica set of an enode, sent to any of its replicas."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,24 +17,24 @@ from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceServicer
 
 NAME = "ortoo.v1.EnodeMembersService"
 CHANGE_TIMEOUT_S = 5.0
-"""How long a change of the members may take to be committed before the operator is told to look again."""
+"""The timeout for committing a change of the replica set; then the operator has to check the outcome."""
 
 
 @dataclass(eq=False)
 class EnodeMembersService(EnodeMembersServiceServicer):
-    """The members of one enode, as this one knows them."""
+    """The replica set of one enode, as this replica knows it."""
 
     enode: str
     set_id: Callable[[], str]
     running: Callable[[], Driver | None]
-    """What runs; None while the log is being opened."""
+    """The driver of this replica; None while the log is being opened."""
     moved: Callable[[], OrtooError]
-    """Who leads."""
+    """The error that names the leader."""
     admit: Callable[[MemberId, str], Awaitable[None]]
-    """Has a disk be of this set, at an address."""
+    """Makes the disk at an address join this replica set."""
 
     async def DescribeMembers(self, request: pb.DescribeMembersRequest, context: Context) -> pb.DescribeMembersResponse:
-        """What this member knows."""
+        """Describe the replica set as this replica knows it."""
         driver = self._running(request.enode)
         member, role = driver.member, driver.member.role
         answer = pb.DescribeMembersResponse(
@@ -53,7 +53,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
         return answer
 
     async def HandOver(self, request: pb.HandOverRequest, context: Context) -> pb.HandOverResponse:
-        """Let another voter lead."""
+        """Transfer leadership to another voter."""
         driver = self._leading(request.enode)
         others = [one for one in driver.member.log.members.voters if one != driver.member.me.member]
         successor = read(MemberId, request.successor) if request.HasField("successor") else driver.most_complete()
@@ -61,16 +61,16 @@ class EnodeMembersService(EnodeMembersServiceServicer):
             raise Conflict("no other voter answers: start one first", field="successor")
         if successor not in others:
             known = ", ".join(str(one.number) for one in others)
-            raise Invalid(f"member {successor.number} with that disk is no other voter; give one of {known}",
+            raise Invalid(f"replica {successor.number} with that disk is no other voter; give one of {known}",
                           field="successor")  # fmt: skip
         epoch = driver.member.reign.epoch
         await driver.hand_over(successor)
         if not await driver.let_go(epoch):
-            raise Conflict(f"member {successor.number} did not have everything in time; this one goes on")
+            raise Conflict(f"replica {successor.number} did not catch up in time; this replica stays leader")
         return pb.HandOverResponse(epoch=epoch, successor=write(member_report_pb2.MemberId, successor))
 
     async def AddMember(self, request: pb.AddMemberRequest, context: Context) -> pb.AddMemberResponse:
-        """Let a disk have the log."""
+        """Add a disk as a learner, which gets a copy of the log."""
         driver = self._leading(request.enode)
         member = read(MemberId, request.member)
         if member not in driver.member.log.members.everybody:
@@ -81,7 +81,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
         return pb.AddMemberResponse(members=self._described(driver))
 
     async def RemoveMember(self, request: pb.RemoveMemberRequest, context: Context) -> pb.RemoveMemberResponse:
-        """Let a member have nothing more."""
+        """Remove a replica from the replica set."""
         driver = self._leading(request.enode)
         member = read(MemberId, request.member)
         if member in driver.member.log.members.everybody:
@@ -90,15 +90,15 @@ class EnodeMembersService(EnodeMembersServiceServicer):
         return pb.RemoveMemberResponse(members=self._described(driver))
 
     async def _committed(self, driver: Driver, is_so: Callable[[], bool]) -> None:
-        """Wait until the change is committed: then what was placed first says so."""
+        """Wait until the change is committed, which shows in the oldest placed configuration."""
         try:
             async with asyncio.timeout(CHANGE_TIMEOUT_S):
                 while not is_so():
                     if driver.leads is None:
-                        raise Unavailable("this member leads no more: look who does, and whether the change was made")
+                        raise Unavailable("this replica lost leadership: ask the leader whether the change was made")
                     await driver.stepped()
         except TimeoutError:
-            raise Unavailable(f"not committed within {CHANGE_TIMEOUT_S} s: look whether it is by now") from None
+            raise Unavailable(f"not committed within {CHANGE_TIMEOUT_S} s: check whether it is by now") from None
 
     def _described(self, driver: Driver) -> list[pb.DescribedMember]:
         member, role, members = driver.member, driver.member.role, driver.member.log.members
@@ -119,7 +119,7 @@ class EnodeMembersService(EnodeMembersServiceServicer):
 
     def _running(self, enode: str) -> Driver:
         if enode != self.enode:
-            raise Invalid(f"this is a member of enode {self.enode!r}, not of {enode!r}", field="enode")
+            raise Invalid(f"this is a replica of enode {self.enode!r}, not of {enode!r}", field="enode")
         driver = self.running()
         if driver is None:
             raise self.moved()

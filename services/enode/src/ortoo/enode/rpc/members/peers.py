@@ -1,4 +1,4 @@
-"""The other members, as this one speaks to them: one stream each, with what can be lost lost."""
+"""Sending messages to the other replicas, over one stream each. Messages may be lost."""
 
 import asyncio
 import contextlib
@@ -27,33 +27,33 @@ from ortoo.v1 import members_pb2 as pb
 from ortoo.v1.members_pb2_grpc import MemberServiceStub
 
 RETRY_S = 0.1
-"""How long after a broken stream the next one is begun."""
+"""The delay before a broken stream is opened again."""
 CONNECT_TIMEOUT_S = 1.0
 SILENCE_S = 1.0
-"""A stream on which nothing is answered for so long is given up with its connection: it may lead to a former start."""
+"""A stream without an answer for this long is closed with its connection: the peer may have restarted."""
 NOWHERE = 1 << 62
 """A position where no log has a frame."""
 WAITING_MAX = 1_000
-"""So many words wait for a peer that takes none; the oldest are lost first. The log's window bounds the frames."""
+"""The number of messages that wait for a slow peer; the oldest are dropped. The log's window bounds the frames."""
 WAITING_BYTES_MAX = 64 << 20
 _log = get_logger("members")
 
 
 @dataclass(eq=False)
 class MemberPeers:
-    """Streams to the others, begun when the first word is sent."""
+    """Streams to the other replicas, opened when the first message is sent."""
 
     me: MemberId
     set_id: str
     address_of: Callable[[MemberId], str]
-    """Says where a member is; empty when nobody knows."""
+    """Returns the address of a replica; empty if it is unknown."""
     channels: Channels
     background: Background
     clock: Clock
     _lines: "dict[MemberId, _Line]" = field(default_factory=dict)
 
     def send(self, to: MemberId, message: Message) -> None:
-        """Let a message go; it may be lost."""
+        """Send a message without waiting; it may be lost."""
         line = self._lines.get(to)
         if line is None:
             line = self._lines[to] = _Line(self, to)
@@ -62,7 +62,7 @@ class MemberPeers:
 
 
 class _Line:
-    """What is said to one other member."""
+    """The messages to one other replica."""
 
     def __init__(self, peers: MemberPeers, to: MemberId) -> None:
         self._peers = peers
@@ -72,13 +72,13 @@ class _Line:
         self._some = asyncio.Event()
         self._is_told = False
         self._is_open = False
-        """Whether the stream was let in."""
+        """Whether the peer accepted the stream."""
         self._unanswered = 0
         self._answered_s = 0.0
-        """When all words that are answered were, or one of them was at last."""
+        """When the last answer came, or when none was outstanding."""
 
     def put(self, message: Message) -> None:
-        """Say it by and by."""
+        """Queue a message; drop the oldest beyond the limits."""
         self._waiting.append(message)
         self._waiting_bytes += _size(message)
         while len(self._waiting) > WAITING_MAX or self._waiting_bytes > WAITING_BYTES_MAX:
@@ -91,22 +91,22 @@ class _Line:
         return message
 
     async def run(self) -> None:
-        """Speak for ever, on one stream after another."""
+        """Send for ever, opening a new stream after each failure."""
         while True:
             await self._some.wait()
             address = self._peers.address_of(self._to)
             self._is_open = False
             try:
                 if not address:
-                    raise Unavailable("nobody knows where it is")
-                with rpc_errors(f"member {address}"):
+                    raise Unavailable("its address is unknown")
+                with rpc_errors(f"replica {address}"):
                     await self._speak(address)
             except OrtooError as error:
                 if not self._is_told:
                     _log.emit(log_events.REPLICA_UNREACHABLE_RETRYING, member=self._to.number, reason=str(error))
                 self._is_told = True
             if self._is_open:
-                continue  # it was another start of it that went; what it was not told is for the next one
+                continue  # the peer restarted; its next start gets the waiting messages
             self._waiting.clear()
             self._waiting_bytes = 0
             self._some.clear()
@@ -138,8 +138,8 @@ class _Line:
                         self._take()
                     self._some.clear()
                     await self._some.wait()
-        except asyncio.InvalidStateError:  # it had ended before a word was given to it
-            raise Unavailable("the stream is over") from None
+        except asyncio.InvalidStateError:  # it had ended before a message was written
+            raise Unavailable("the stream has ended") from None
         except TimeoutError:
             await peers.channels.drop(address)
             raise Unavailable(f"no answer within {CONNECT_TIMEOUT_S} s") from None
@@ -147,7 +147,7 @@ class _Line:
             call.cancel()
 
     def _check_answers(self, word: Message) -> None:
-        """Note that `word` is to be answered. Errors: TimeoutError when those before it are not, for too long."""
+        """Count `word` as unanswered. Errors: TimeoutError if earlier messages have waited too long for an answer."""
         if not is_answered(word):
             return
         now_s = self._peers.clock.monotonic_s()
@@ -158,7 +158,7 @@ class _Line:
         self._unanswered += 1
 
     async def _hear(self, call: Any) -> None:
-        """Take the answers, until the stream is over; whoever writes next finds out."""
+        """Read answers until the stream ends; the next write then fails."""
         with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
             while await call.read() is not grpc.aio.EOF:
                 self._unanswered = max(0, self._unanswered - 1)
@@ -170,29 +170,29 @@ def _size(message: Message) -> int:
 
 
 async def join(address: str, request: members_pb2.JoinRequest, channels: Channels) -> MemberId:
-    """Ask who is at an address to be of a set. Errors: Conflict when it is of another; Unavailable."""
-    with rpc_errors(f"member {address}"):
+    """Ask the replica at an address to join a set. Errors: Conflict (it is of another set), Unavailable."""
+    with rpc_errors(f"replica {address}"):
         answer = await MemberServiceStub(channels.to(address)).Join(request, timeout=CONNECT_TIMEOUT_S)
     return read(MemberId, answer.member)
 
 
 async def copy_frame(address: str, request: members_pb2.CopyFrameRequest, channels: Channels) -> bytes:
-    """Ask a member for its frame at a position. Errors: DataLoss when it has none; Conflict; Unavailable."""
+    """Read a replica's frame at a position. Errors: DataLoss (it has none), Conflict, Unavailable."""
     if not address:
-        raise Unavailable("nobody knows where it is")
-    with rpc_errors(f"member {address}"):
+        raise Unavailable("its address is unknown")
+    with rpc_errors(f"replica {address}"):
         answer = await MemberServiceStub(channels.to(address)).CopyFrame(request, timeout=CONNECT_TIMEOUT_S)
     return answer.content
 
 
 async def is_of_set(address: str, set_id: str, member: MemberId, channels: Channels) -> bool:
-    """Whether a process at an address answers that is of a set, as `member` or another one; so is who tells nothing."""
+    """Whether a process of a set answers at an address, as `member` or another; also if its answer names no set."""
     of = write(member_report_pb2.MemberId, member)
     request = members_pb2.CopyFrameRequest(set_id=set_id, of=of, position=NOWHERE)
     try:
         await copy_frame(address, request, channels)
     except Unavailable as error:
-        return bool(error.field)  # else nothing came back
+        return bool(error.field)  # without a field the error is from the transport
     except Conflict as error:
         return error.field != "set_id"
     except OrtooError:

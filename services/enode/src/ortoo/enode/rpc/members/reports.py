@@ -1,4 +1,4 @@
-"""What this member tells every name server, and whom they propose to lead."""
+"""Reports of this replica to every name server, and the leaders that name servers propose."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,32 +20,32 @@ from ortoo.v1 import member_report_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
 INTERVAL_S = 0.5
-"""How often a member reports when nothing changes."""
+"""How often a replica reports when nothing changes."""
 TIMEOUT_S = 1.0
 _log = get_logger("members")
 
 
 @dataclass(eq=False)
 class MemberReports:
-    """Reports to all name servers, each by itself; their answers tell where the other members are."""
+    """Reports to each name server independently; the answers hold the addresses of the other replicas."""
 
     name_servers: NameServers
     channels: Channels
     report: Callable[[], pb.ReportMemberRequest]
-    """Says what the member is now, but for what it suggests."""
+    """Builds the report, without the election that the replica requests."""
     background: Background
     clock: Clock
     driver: Driver | None = None
-    """The member; None while its log is being opened, and nothing is reported."""
+    """The driver; None while the log is being opened, when nothing is reported."""
     is_waiting: bool = False
-    """Whether this is an empty disk, which says no more than that it is there to be added."""
+    """Whether this is an empty disk, which reports only that it can be added."""
     addresses: dict[MemberId, pb.MemberAddress] = field(default_factory=dict)
-    """Where members are, as name servers have said."""
+    """The addresses of replicas, from name servers."""
     _due: dict[str, asyncio.Event] = field(default_factory=dict)
     _stubs: dict[str, NameServiceStub] = field(default_factory=dict)
 
     def hurry(self) -> None:
-        """Something has changed: report now."""
+        """Report now, because something has changed."""
         for due in self._due.values():
             due.set()
 
@@ -65,7 +65,7 @@ class MemberReports:
             await changed.wait()
 
     async def last_word(self) -> None:
-        """Tell all name servers that this process stops."""
+        """Send all name servers the termination notice of this process."""
         await asyncio.gather(*(self._try(address, is_leaving=True) for address in self.name_servers.addresses))
 
     async def _keep(self, address: str) -> None:
@@ -100,7 +100,7 @@ class MemberReports:
         if driver is not None and driver is self.driver:
             if answer.HasField("proposal"):
                 driver.post(Proposed(answer.proposal.epoch, read(MemberId, answer.proposal.leader)))
-            # A name server whose database failed has heard it in vain: it is told until an epoch above it is known.
+            # A name server whose database failed has dropped the request: repeat it until a higher epoch is known.
             known = max(driver.member.reign.epoch, answer.proposal.epoch)
             if suggestion is not None and driver.suggestion is suggestion and known > suggestion.above:
                 driver.suggestion = None

@@ -1,4 +1,4 @@
-"""MemberService: what the other members say to this one."""
+"""MemberService: messages from the other replicas."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ NAME = "ortoo.v1.MemberService"
 
 @dataclass(eq=False)
 class MemberService(MemberServiceServicer):
-    """The words of others, for the start of this member that is there."""
+    """Receives the other replicas' messages for this process."""
 
     cluster: str
     enode: str
     joining: Joining
     listener: Driver | None = None
-    """Who listens; None while the log is being opened."""
+    """Receives the messages; None while the log is being opened."""
 
     async def Speak(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[Bulky], context: Context
     ) -> AsyncIterator[pb.SpeakResponse]:
-        """Take one word after another."""
+        """Receive messages one after another."""
         opening = await anext(aiter(request_iterator), None)
         if opening is None:
             return
@@ -48,25 +48,25 @@ class MemberService(MemberServiceServicer):
                 yield pb.SpeakResponse()
 
     async def CopyFrame(self, request: pb.CopyFrameRequest, context: Context) -> pb.CopyFrameResponse:
-        """Give what this disk has at a position."""
+        """Return the frame of this disk at a position."""
         self._check(request.set_id, read(MemberId, request.of), "of")
         if self.listener is None:
-            raise Unavailable("this member opens its log", field="of")
+            raise Unavailable("this replica is opening its log", field="of")
         return pb.CopyFrameResponse(content=await self.listener.copy_of(request.position))
 
     def _check(self, set_id: str, member: MemberId, field: str) -> None:
         kept = self.joining.kept
         if set_id != kept.set_id:
-            raise Conflict(f"this member is of set {kept.set_id or '(none yet)'}, not of {set_id}", field="set_id")
+            raise Conflict(f"this replica is of set {kept.set_id or '(none yet)'}, not of {set_id}", field="set_id")
         if member != kept.member:
             raise Conflict(
-                f"here is member {kept.member.number} with disk {kept.member.disk}, not member {member.number} with "
+                f"this is replica {kept.member.number} with disk {kept.member.disk}, not replica {member.number} with "
                 f"disk {member.disk}",
                 field=field,
             )
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
-        """Be of a set from now on."""
+        """Join a replica set."""
         if (request.cluster, request.enode) != (self.cluster, self.enode):
             raise Invalid(
                 f"this is enode {self.enode!r} of cluster {self.cluster!r}, not {request.enode!r} of "
@@ -74,6 +74,6 @@ class MemberService(MemberServiceServicer):
                 field="enode",
             )
         if not request.set_id:
-            raise Invalid("expected the id of a set", field="set_id")
+            raise Invalid("expected the id of a replica set", field="set_id")
         member = await self.joining.join(request.set_id, request.created_at_ms, asks_only=request.asks_only)
         return pb.JoinResponse(member=write(member_report_pb2.MemberId, member))

@@ -1,4 +1,4 @@
-"""What members say to each other, as it travels and as the protocol has it: field by field, but for the log itself."""
+"""Conversion of the replicas' messages to and from protobuf: field by field, except for the bytes of the log."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ _WORDS: dict[str, Any] = {
     for field in pb.MemberMessage.DESCRIPTOR.oneofs_by_name["word"].fields
     if field.message_type
 }
-"""The class of each word; it has the same name here and there."""
+"""Field name to the class of the message, which has the name of its protobuf message."""
 _NAMES: dict[type, tuple[str, Any]] = {
     kind: (name, getattr(pb.MemberMessage, kind.__name__)) for name, kind in _WORDS.items()
 }
 
 
 def encode_word(message: Message) -> Bulky:
-    """A word as it travels."""
+    """Encode a message."""
     if isinstance(message, Frames):
         head = {name: getattr(message, name) for name in ("epoch", "stream", "begin", "end", "committed")}
         frames = pb.MemberMessage.Frames(**head, follower=write(pb.MemberProcess, message.follower))
@@ -35,12 +35,12 @@ def encode_word(message: Message) -> Bulky:
 
 
 def is_answered(message: Message) -> bool:
-    """Whether the stream says that the word has come; what is said often and is answered by words is not."""
+    """Whether the stream confirms the message. Frames and acknowledgements are frequent and answered by messages."""
     return not isinstance(message, Frames | messages.Ack)
 
 
 def decode_word(message: pb.MemberMessage, content: memoryview) -> Message | None:
-    """A word that came, with the log in it; None for one of a newer version. Errors: Invalid, of no whole frames."""
+    """Decode a message and its log frames; None for one of a newer version. Errors: Invalid (incomplete frames)."""
     name = message.WhichOneof("word")
     if name == "frames":
         return _frames(message.frames, content)
@@ -52,9 +52,9 @@ def _frames(message: pb.MemberMessage.Frames, content: memoryview) -> Frames:
     try:
         frames = tuple(frames_in(content, message.begin))
     except BadFrame as error:
-        raise Invalid(f"the frames from {message.begin} came damaged: {error}", field="frames.content") from error
+        raise Invalid(f"the frames from {message.begin} arrived damaged: {error}", field="frames.content") from error
     if message.begin + len(content) != message.end:
-        raise Invalid(f"{len(content)} bytes from {message.begin}, and not up to {message.end}", field="frames.end")
+        raise Invalid(f"{len(content)} bytes from {message.begin} do not end at {message.end}", field="frames.end")
     marks = tuple(mark_of(frame.header, frame.body) for frame in frames if frame.header.kind in WORDS)
     follower = read(Process, message.follower)
     return Frames(message.epoch, follower, message.stream, message.begin, message.end, marks, message.committed, frames)

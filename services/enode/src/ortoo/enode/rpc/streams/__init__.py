@@ -1,1 +1,1 @@
-"""The long streams: many requests in flight on each, answers in each queue's order, bounded in bytes."""
+"""The long streams: many requests in flight, answers in the order of each queue, bounded in bytes."""

@@ -1,4 +1,4 @@
-"""The long streams of this server: each one's tasks live exactly as long as the stream."""
+"""Running the long streams of this server: the tasks of a stream end with it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -16,31 +16,31 @@ R = TypeVar("R")
 
 
 class Stream(Protocol[Q, R]):
-    """One open call: reads requests, begins work for each, and puts the answers into its outbox."""
+    """One open call: reads requests, starts work for each, and puts the answers into its outbox."""
 
     outbox: Outbox[R]
     """The answers."""
     waits_at_stop: bool
-    """Whether open requests are answered before the server stops, or abandoned."""
+    """Whether open requests are answered before the server stops; otherwise they are abandoned."""
 
     async def serve(self, requests: AsyncIterator[Q], scope: Scope) -> None:
-        """Read requests until there are no more; the work goes on in tasks of `scope`."""
+        """Read requests until the peer ends its side; the work runs in tasks of `scope`."""
 
 
 class Streams:
     """Runs streams until their peer or this server ends them."""
 
     def __init__(self, background: Background, draining: asyncio.Event) -> None:
-        """`background` outlives all streams; when `draining` is set, streams end in good order."""
+        """`background` outlives all streams; when `draining` is set, streams end gracefully."""
         self._background = background
         self._draining = draining
 
     async def run(self, name: str, stream: Stream[Any, R], requests: AsyncIterator[Any]) -> AsyncIterator[R]:
-        """The answers of `stream`. The tasks belong to a scope beside this generator, which may end anywhere."""
+        """Yield the answers of `stream`. Its tasks have a scope of their own: this generator may end at any yield."""
         scope = self._background.scope(name, failed=stream.outbox.fail)
         reading = scope.start("read", _read(stream, requests, scope))
         draining = scope.start("drain", self._drain(stream, reading))
-        # Whoever owns the streams may be left without a word: the peer is not to hold on to what serves nobody.
+        # If the owner of the streams cancels the drain task, end the stream: the peer must not wait on a dead one.
         draining.add_done_callback(lambda done: stream.outbox.end(abandon_open=True) if done.cancelled() else None)
         try:
             async for answer in stream.outbox:
@@ -50,7 +50,7 @@ class Streams:
             scope.cancel()
 
     async def _drain(self, stream: Stream[Any, Any], reading: "asyncio.Task[Any]") -> None:
-        """At a stop, read no further requests."""
+        """When draining begins, stop reading requests."""
         await self._draining.wait()
         if not reading.done():
             reading.cancel()
@@ -58,7 +58,7 @@ class Streams:
 
 
 async def outcome(what: str, work: Awaitable[R]) -> R | OrtooError:
-    """What `work` answers, or why it failed; the peer hears of a defect as Internal."""
+    """The result of `work`, or its error; a defect becomes Internal."""
     try:
         return await work
     except Exception as error:
@@ -69,7 +69,7 @@ async def _read(stream: Stream[Any, Any], requests: AsyncIterator[Any], scope: S
     try:
         await stream.serve(requests, scope)
     except (grpc.aio.AbortError, grpc.aio.UsageError, grpc.RpcError):
-        stream.outbox.end(abandon_open=True)  # the peer has gone; its call has a status already
+        stream.outbox.end(abandon_open=True)  # the peer disconnected; its call has a status already
     except Exception as error:
         stream.outbox.fail(error)
     else:

@@ -1,4 +1,4 @@
-"""Append: many batches in flight on one stream, stored as the log takes them."""
+"""The Append stream: many batches in flight, stored in the order in which the log accepts them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,9 +19,9 @@ from ortoo.enode.store.store import Appended, FlushMode
 from ortoo.v1 import enode_pb2
 
 BYTES_IN_FLIGHT_MAX = 32 << 20
-"""How many bytes of one stream may be on their way to the disk before the stream is not read any more."""
+"""The unflushed bytes of one stream at which it is no longer read."""
 REQUEST_COST_BYTES = 4096
-"""What a request counts besides its batch, so that small ones are bounded as well: 8,192 of them."""
+"""The cost of a request beside its batch. It bounds small requests as well, to 8,192 of them."""
 
 AppendTurn = Turn[enode_pb2.AppendResponse]
 _MODE_OF = {
@@ -43,12 +43,12 @@ class AppendStream:
         self._topics = topics
         self._order = QueueOrder[enode_pb2.AppendResponse](self.outbox.put)
         self._arriving: dict[tuple[int, int], asyncio.Future[None]] = {}
-        """By queue: the last append that waits for its topic to be known here, done when it has gone on."""
+        """Queue to the last append that waits for its topic to arrive here; done when that append continues."""
         self._unbegun = 0
-        """So many appends have a task that has not begun yet: what comes after must not pass them."""
+        """The number of appends whose task has not started yet; later requests must not overtake them."""
 
     async def serve(self, requests: AsyncIterator[Bulky], scope: Scope) -> None:
-        """Read requests and begin one append for each; return when the peer sends no more."""
+        """Read requests and start an append for each; return when the peer ends its side."""
         async for request, (records,) in requests:
             batch = batch_of(request.batch, records)
             cost_bytes = len(batch.records) + REQUEST_COST_BYTES
@@ -58,7 +58,7 @@ class AppendStream:
                 await self.outbox.reserve(cost_bytes)
             except Overloaded as full:
                 refusal, cost_bytes = full, 0
-            self.outbox.open_requests += 1  # and not before: what waits for room when reading ends gets no answer
+            self.outbox.open_requests += 1  # only now: a request still waiting for memory at the end gets no answer
             turn = self._order.take_turn(queue, cost_bytes)
             if refusal is not None:
                 self._order.answer(turn, _answer(request, refusal))
@@ -70,7 +70,7 @@ class AppendStream:
             del request, records, batch
 
     def _begun(self, request: enode_pb2.AppendRequest, batch: SealedBatch) -> asyncio.Future[Appended] | None:
-        """An append that has its place now and waits for the disk alone, as most do, needs no task."""
+        """Start an append that only has to wait for the disk, as most do, without a task; None if it needs one."""
         queue = (request.topic_id, request.queue_id)
         if queue in self._arriving or self._topics.lacks(*queue):
             return None
@@ -89,7 +89,7 @@ class AppendStream:
             self._order.answer(turn, _answer(request, failed or done.result()))
 
     async def _append(self, request: enode_pb2.AppendRequest, batch: SealedBatch, turn: AppendTurn) -> None:
-        self._unbegun -= 1  # what comes now finds it in its line, if it has to wait
+        self._unbegun -= 1  # from now on later requests find it in `_arriving` if it has to wait
         self._order.answer(turn, _answer(request, await outcome("append", self._stored(request, batch))))
 
     async def _stored(self, request: enode_pb2.AppendRequest, batch: SealedBatch) -> Appended:
@@ -100,7 +100,7 @@ class AppendStream:
         return await self._intake.append(topic_id, queue_id, batch, flush_mode=_mode(request))
 
     async def _arrival(self, topic_id: int, queue_id: int) -> None:
-        """Wait for a topic that is just being created; what came later for the queue goes on later."""
+        """Wait for a topic that is just being created; later appends of the queue continue after this one."""
         before = self._arriving.get((topic_id, queue_id))
         mine = self._arriving[topic_id, queue_id] = asyncio.get_running_loop().create_future()
         try:

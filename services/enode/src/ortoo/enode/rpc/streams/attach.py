@@ -1,4 +1,4 @@
-"""Attach: the snodes that are there, and news for them about locks that have become free."""
+"""The Attach stream: which snodes are connected, and their notifications of free locks."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -12,9 +12,9 @@ from ortoo.v1 import enode_pb2 as pb
 
 LOOK_MIN_S = 0.2
 LOOK_MAX_S = 1.0
-"""How often locks are looked for that have ended by themselves."""
+"""The interval at which expired locks are looked for."""
 ANSWERS_MAX = 1_000
-"""A snode that takes so few answers hears of no further ones; it asks again by itself."""
+"""The number of unread answers of a snode; further ones are dropped, and the snode asks again on its own."""
 
 
 class AttachedSnodes:
@@ -25,18 +25,18 @@ class AttachedSnodes:
         self._streams: dict[str, list[AttachStream]] = {}
 
     def names(self) -> list[str]:
-        """The snodes that are attached, by name."""
+        """The names of the attached snodes, sorted."""
         return sorted({stream.snode for streams in self._streams.values() for stream in streams})
 
     def heard(self, incarnation: str, stream: "AttachStream") -> None:
-        """A snode says by this call that it is there."""
+        """Note a sign of life of a snode on this stream."""
         streams = self._streams.setdefault(incarnation, [])
         if stream not in streams:
             streams.append(stream)
         self._store.locks.attached(incarnation)
 
     def gone(self, incarnation: str, stream: "AttachStream") -> None:
-        """A call is over; with its last one the snode is away."""
+        """Note the end of a stream; after its last one the snode is detached."""
         streams = self._streams.get(incarnation, [])
         if stream in streams:
             streams.remove(stream)
@@ -44,20 +44,20 @@ class AttachedSnodes:
             self._store.locks.detached(incarnation)
 
     async def follow_locks(self, clock: Clock) -> None:
-        """Look for locks that have ended by themselves while anybody wants one, for ever.
+        """Notify snodes of expired locks while any lock is requested, for ever.
 
-        A process that does not tell of them lets queues stand still: a defect in here ends it.
+        Without notifications queues would stand still, so a defect in here ends the process.
         """
         locks = self._store.locks
         while True:
             await locks.wanted.wait()
-            # Until it ends a lock may be renewed, and another one that ends earlier be wanted.
+            # Meanwhile a lock may be renewed, or a lock that expires earlier may be requested.
             await clock.sleep(min(max(locks.first_end_s(), LOOK_MIN_S), LOOK_MAX_S))
             locks.wanted.clear()
             self.tell_freed()
 
     def tell_freed(self) -> None:
-        """Tell each snode which locks it wanted are free now."""
+        """Notify each snode of the locks it requested that are free now."""
         for incarnation, keys in self._store.locks.freed().items():
             for stream in self._streams.get(incarnation, [])[-1:]:
                 stream.tell(keys)
@@ -74,12 +74,12 @@ class AttachStream:
         self._snodes = snodes
 
     async def serve(self, requests: AsyncIterator[pb.AttachRequest], scope: Scope) -> None:
-        """Count each request as a sign of life; every one is answered."""
+        """Treat each request as a sign of life, and answer it."""
         incarnation = ""
         try:
             async for request in requests:
                 if not request.incarnation or incarnation not in ("", request.incarnation):
-                    raise Invalid("one call is of one incarnation; name it in every request", field="incarnation")
+                    raise Invalid("a stream belongs to one incarnation; give it in every request", field="incarnation")
                 incarnation, self.snode = request.incarnation, request.snode
                 self._snodes.heard(incarnation, self)
                 self.tell(())
@@ -87,7 +87,7 @@ class AttachStream:
             self._snodes.gone(incarnation, self)
 
     def tell(self, keys: Sequence[Key]) -> None:
-        """Answer, with the locks that are free."""
+        """Answer with the locks that are free."""
         if self.outbox.open_requests < ANSWERS_MAX:
             freed = [pb.FreedLock(group=group, topic_id=topic_id, queue_id=queue) for topic_id, group, queue in keys]
             self.outbox.tell(pb.AttachResponse(freed=freed))

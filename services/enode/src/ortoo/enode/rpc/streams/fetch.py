@@ -1,4 +1,4 @@
-"""FetchBatches: reads of many queues over one stream, most of them waiting at the end of their queue."""
+"""The FetchBatches stream: reads of many queues, most of them waiting at the end of their queue."""
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -22,17 +22,17 @@ from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_pb2, record_pb2
 
 READS_MAX = 8_000
-"""How many reads of one stream may be open, waiting ones included."""
+"""The number of open reads of one stream, including waiting ones."""
 BYTES_READ_MAX = 32 << 20
-"""How many bytes of one stream may be read and not yet taken by the peer."""
+"""The bytes of one stream that may be read and not yet taken by the peer."""
 BYTES_DEFAULT = 1 << 20
-"""What one read answers at most, unless it says otherwise."""
+"""The default limit of one read."""
 READ_BYTES = 2 << 10
-"""What an open read costs by itself, about."""
+"""About the memory of an open read without its answer."""
 REFUSAL_COST_BYTES = 4096
-"""What the refusal of a read too many counts, so that a peer that does not listen is not read either."""
+"""The cost of a refusal, so that a peer that does not read its answers is not read either."""
 WAIT_MS_MAX = 120_000
-"""The longest that one read may wait; the peer asks again."""
+"""The longest wait of one read; then the peer has to repeat it."""
 
 
 class ReadStream:
@@ -47,7 +47,7 @@ class ReadStream:
         self._work = work
 
     async def serve(self, requests: AsyncIterator[enode_pb2.FetchBatchesRequest], scope: Scope) -> None:
-        """Read requests and begin one read for each; return when the peer sends no more."""
+        """Read requests and start a read for each; return when the peer ends its side."""
         async for request in requests:
             self.outbox.open_requests += 1
             try:
@@ -70,13 +70,13 @@ class ReadStream:
                 self._memory.unfix(READ_BYTES)
 
     async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[Bulky, int]:
-        """The answer, and what is reserved for it. Errors: as it is refused."""
+        """The answer and the bytes reserved for it. Errors: any, sent as a refusal."""
         raise NotImplementedError
 
     async def _read_now(
         self, request: enode_pb2.FetchBatchesRequest, pushed_down: PushedDown | None
     ) -> tuple[Bulky, int]:
-        """Read under a reservation; the second is 0, and nothing reserved, when a read that waits has found nothing."""
+        """Read under a reservation. It is released, and 0 returned for it, if a read that may wait found nothing."""
         bytes_max = request.bytes_max or BYTES_DEFAULT
         cost_bytes = min(bytes_max + (PART_BYTES if pushed_down else 0), BYTES_READ_MAX)
         await self.outbox.reserve(cost_bytes)
@@ -101,7 +101,7 @@ class ReadStream:
 
 
 class FetchStream(ReadStream):
-    """Reads of the leader, which knows where queues end, and who may read them."""
+    """Reads at the leader, which can wait at the end of a queue and check generations."""
 
     def __init__(self, store: Store, topics: TopicCopies) -> None:
         super().__init__(store.fetch, store.engine.work)
@@ -111,8 +111,8 @@ class FetchStream(ReadStream):
     async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[Bulky, int]:
         """Read now, under a reservation; at the end of the queue wait without one.
 
-        What a waiting read is woken with was just stored: those bytes are in the store's memory anyway and are shared
-        by all who waited for them, so only reads that fetch old batches have to reserve.
+        A waiting read gets bytes that were just stored. They are in the store's memory anyway, and shared by all
+        waiting reads, so only reads of older batches need a reservation.
         """
         topic_id, queue_id = request.topic_id, request.queue_id
         if self._topics.lacks(topic_id, queue_id):
@@ -129,7 +129,7 @@ class FetchStream(ReadStream):
 
 
 class CommittedStream(ReadStream):
-    """Reads of a member that follows: of what is committed here, and of readers who take any member's word for it."""
+    """Reads at a follower: only of data committed here, and only for readers that accept any replica (`any_member`)."""
 
     def __init__(self, engine: Engine, moved: Callable[[], OrtooError]) -> None:
         super().__init__(partial(_committed, engine), engine.work)
@@ -151,10 +151,10 @@ async def _committed(
     wait_ms: int,
     look: Look | None = None,
 ) -> Fetched:
-    """Whole batches from an offset on. Errors: Unavailable when it is not here; DataLoss when it is damaged."""
+    """Read whole batches from an offset on. Errors: Unavailable (not stored here), DataLoss (damaged)."""
     queue = engine.catalog.queues.get((topic_id, queue_id))
     if engine.closed or queue is None or not queue.begin_offset <= from_offset < queue.end_offset:
-        raise Unavailable("this member does not have that: ask the enode's leader", field=NOT_TAKEN_FIELD)
+        raise Unavailable("this replica does not have that offset: ask the enode's leader", field=NOT_TAKEN_FIELD)
     return await engine.reader.read(queue, from_offset, min(bytes_max, engine.settings.fetch_bytes_max), look)
 
 

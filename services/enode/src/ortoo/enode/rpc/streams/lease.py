@@ -1,4 +1,4 @@
-"""Lease: pops of many consumers and what becomes of their messages, over one stream; most pops wait."""
+"""The Lease stream: pops and verdicts of many consumers. Most pops wait."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -11,9 +11,9 @@ from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.v1 import enode_pop_pb2 as pb
 
 REQUEST_BYTES = 4 << 10
-"""What an open request costs by itself, about."""
+"""About the memory of an open request."""
 BYTES_MAX = 32 << 20
-"""With so many bytes of answers that the peer has not taken it is not read."""
+"""The bytes of unread answers at which the stream is no longer read."""
 
 Pop = Callable[[pb.PopQueuesRequest], Awaitable[pb.PopQueuesResponse]]
 Settle = Callable[[pb.SettlePoppedRequest], Awaitable[pb.SettlePoppedResponse]]
@@ -31,7 +31,7 @@ class LeaseStream:
         self._settle = settle
 
     async def serve(self, requests: AsyncIterator[pb.LeaseRequest], scope: Scope) -> None:
-        """Say that the call is taken, then read requests and begin each; return when the peer sends no more."""
+        """Confirm the call, then read and start requests; return when the peer ends its side."""
         self.outbox.tell(pb.LeaseResponse())
         async for request in requests:
             await self.outbox.reserve(0)
@@ -60,7 +60,7 @@ class LeaseStream:
             return pb.LeaseResponse(popped=await self._pop(request.pop))
         if asked == "settle":
             return pb.LeaseResponse(settled=await self._settle(request.settle))
-        raise Invalid("say what is asked for: a pop or a settlement", field="asked")
+        raise Invalid("missing request; give pop or settle", field="asked")
 
     def _put(self, answer: pb.LeaseResponse) -> None:
         cost_bytes = answer.ByteSize()

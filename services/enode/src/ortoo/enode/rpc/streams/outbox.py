@@ -1,4 +1,4 @@
-"""What one stream has open: answers on their way out, and how many bytes they may hold on to."""
+"""Outgoing answers of one stream, with a bound on their bytes."""
 
 import asyncio
 from collections import deque
@@ -14,10 +14,10 @@ R = TypeVar("R")
 class Outbox(Generic[R]):
     """The answers of one stream, in the order in which they are put, and a bound on their bytes.
 
-    Bytes are reserved before the work that needs them and given back when the transport takes the answer, so a peer
-    that does not read its answers soon stops being served, and costs no more memory than `bytes_max`. Reservations are
-    granted in the order they were asked for; one that is larger than the bound is granted when it is alone. All are
-    drawn from the call's share of the process's memory too.
+    Bytes are reserved before the work that needs them, and released when the transport takes the answer. So a peer
+    that does not read its answers is soon no longer served, and costs at most `bytes_max` of memory. Reservations are
+    granted in the order of the requests; one that is larger than the bound is granted when it is alone. All are also
+    drawn from the call's share of the process's memory.
     """
 
     def __init__(self, *, bytes_max: int) -> None:
@@ -33,7 +33,7 @@ class Outbox(Generic[R]):
         self._wake: asyncio.Future[None] | None = None
 
     async def reserve(self, cost_bytes: int) -> None:
-        """Wait until `cost_bytes` more fit, and take them. Errors: Overloaded when the process has no room for them."""
+        """Wait until `cost_bytes` more fit, and take them. Errors: Overloaded (the process has no memory for them)."""
         if not self._wanting and self._fits(cost_bytes):
             self._bytes += cost_bytes
         else:
@@ -45,7 +45,7 @@ class Outbox(Generic[R]):
                 if granted.done() and not granted.cancelled():
                     self._free(cost_bytes)
                 raise
-        if self._memory is not None and cost_bytes:  # who wants nothing has only waited its turn
+        if self._memory is not None and cost_bytes:  # a request for 0 bytes only waits its turn
             try:
                 self._memory.draw(cost_bytes)
             except Overloaded:
@@ -54,19 +54,19 @@ class Outbox(Generic[R]):
             self._memory.asked_bytes += cost_bytes
 
     def hold(self, cost_bytes: int) -> None:
-        """Take the bytes of what is there already, whatever is left; `put` it next."""
+        """Take the bytes of an answer that exists already, even beyond the bound; `put` it next."""
         self._bytes += cost_bytes
         if self._memory is not None:
             self._memory.take(cost_bytes)
             self._memory.asked_bytes += cost_bytes
 
     def release(self, cost_bytes: int) -> None:
-        """Give reserved bytes back without an answer."""
+        """Release reserved bytes without an answer."""
         self._answered(cost_bytes)
         self._let_go(cost_bytes)
 
     def _answered(self, cost_bytes: int) -> None:
-        """Reserved bytes wait for the peer now, and no more for somebody else."""
+        """Reserved bytes now wait for the peer, no longer for this process."""
         if self._memory is not None:
             self._memory.asked_bytes -= cost_bytes
 
@@ -84,18 +84,18 @@ class Outbox(Generic[R]):
                 granted.set_result(None)
 
     def put(self, answer: R, cost_bytes: int) -> None:
-        """Send the answer of an open request; its reserved bytes are given back when it is taken."""
+        """Send the answer of an open request; its reserved bytes are released when the transport takes it."""
         self._answered(cost_bytes)
         self._ready.append((answer, cost_bytes))
         self._rouse()
 
     def tell(self, news: R) -> None:
-        """Send what nobody asked for, and what is small."""
+        """Send a small message that is no answer to a request."""
         self.open_requests += 1
         self.put(news, 0)
 
     def offer(self, news: R, cost_bytes: int) -> bool:
-        """Send what nobody asked for, if there is room for its bytes; whether there is."""
+        """Send a message that is no answer to a request, if its bytes fit; returns whether they did."""
         if not self._fits(cost_bytes):
             return False
         try:
@@ -110,18 +110,18 @@ class Outbox(Generic[R]):
         return True
 
     def end(self, *, abandon_open: bool = False) -> None:
-        """No further requests come; the open ones are still answered, unless they are abandoned."""
+        """End the requests; open ones are still answered unless they are abandoned."""
         self._ended = True
         self._abandoned = abandon_open
         self._rouse()
 
     def fail(self, error: Exception) -> None:
-        """End the stream with an error, after what was put before."""
+        """End the stream with an error, after the answers put before."""
         self._error = error
         self.end(abandon_open=True)
 
     async def __aiter__(self) -> AsyncIterator[R]:
-        """All answers, until the requests have ended and each is answered. Raises the error given to `fail`."""
+        """Yield all answers until the requests have ended and each is answered. Raises the error given to `fail`."""
         while True:
             while self._ready:
                 answer, cost_bytes = self._ready.popleft()

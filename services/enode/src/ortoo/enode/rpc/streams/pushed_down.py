@@ -1,4 +1,4 @@
-"""A read that leaves out here what its reader does not want, so that the rest need not travel."""
+"""Reads with pushdown: the enode drops the rows and columns that the reader does not need."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.v1 import enode_pb2
 
 PART_BYTES = 4 << 20
-"""How much of the log is held in memory at once."""
+"""The bytes of the log that are in memory at once."""
 LOOKED_BYTES_MAX = 32 << 20
-"""How much one request looks at: then it answers, though it may have found nothing."""
+"""The bytes that one request scans at most; then it answers, even with no match."""
 
 
 Fetch = Callable[..., Awaitable[Fetched]]
-"""Where batches are read from: `Store.fetch`, or what reads of another member's log what it has of it here."""
+"""Reads batches: `Store.fetch`, or at a follower a read of committed batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What was wanted of a stretch of a queue."""
+    """The matching rows of a range of a queue."""
 
     batches: Sequence[ChosenPart]
     next_offset: int
@@ -32,14 +32,14 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class PushedDown:
-    """One request's wishes."""
+    """The pushdown of one request."""
 
     wishes: Pushdown
     wanted: MessageFilter | None
 
     @classmethod
     def of(cls, request: enode_pb2.FetchBatchesRequest) -> "PushedDown | None":
-        """What it leaves to the enode; None = nothing. Errors: Invalid."""
+        """The pushdown of a request; None if it has none. Errors: Invalid."""
         if not request.HasField("pushdown"):
             return None
         asked = request.pushdown
@@ -49,9 +49,9 @@ class PushedDown:
     async def choose(
         self, fetch: Fetch, work: DiskWork, request: enode_pb2.FetchBatchesRequest, bytes_max: int, wait_ms: int = 0
     ) -> Chosen:
-        """Look from the request's offset on, until `bytes_max` were found, enough was looked at, or the queue ends.
+        """Scan from the request's offset until `bytes_max` are found, the scan limit is reached, or the queue ends.
 
-        Where there is nothing yet, wait so long. An error behind the first part is met again by whoever reads on.
+        At the end of the queue wait up to `wait_ms`. An error behind the first part is left to the next read.
         Errors: as `Store.fetch`; Unsupported.
         """
         begin, end_offset = request.from_offset, 0

@@ -1,4 +1,4 @@
-"""Holds back the answer of a request until those of its queue's earlier requests are given."""
+"""Holds back the answer of a request until its queue's earlier requests are answered."""
 
 from collections import deque
 from collections.abc import Callable
@@ -26,13 +26,13 @@ class QueueOrder(Generic[R]):
         self._queues: dict[tuple[int, int], deque[Turn[R]]] = {}
 
     def take_turn(self, queue: tuple[int, int], cost_bytes: int) -> Turn[R]:
-        """The next place in `queue`."""
+        """Take the next place in `queue`."""
         turn: Turn[R] = Turn(queue, cost_bytes)
         self._queues.setdefault(queue, deque()).append(turn)
         return turn
 
     def answer(self, turn: Turn[R], answer: R) -> None:
-        """Give the answer of one place; it and those that waited for it go out when nothing before it is open."""
+        """Set the answer of one place; put all answers that no longer wait for an earlier one."""
         turn.answer = answer
         turns = self._queues[turn.queue]
         while turns and turns[0].answer is not None:

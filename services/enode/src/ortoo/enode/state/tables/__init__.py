@@ -1,1 +1,1 @@
-"""What the log's frames add up to, table by table. Pure: no clock, no disk, no chance."""
+"""The tables of the state, folded from the log's frames. Pure: no clock, no disk, no randomness."""

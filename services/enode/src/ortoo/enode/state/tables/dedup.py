@@ -1,4 +1,4 @@
-"""Idempotence: a batch sent again is stored once and answers its first place."""
+"""Idempotent producers: a repeated batch is stored once and answered with its first place."""
 
 import heapq
 from collections import deque
@@ -20,7 +20,7 @@ Key = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Window:
-    """What one producer sent to one queue last."""
+    """The last batches of one producer in one queue."""
 
     next_sequence: int
     used_at_ms: int
@@ -28,17 +28,17 @@ class Window:
 
 
 class Windows(KeyedTable[tuple[int, int], Window]):
-    """Of each topic (queue id, producer id) to window: those of batches that are durable."""
+    """Topic id to (queue id, producer id) to window, of durable batches."""
 
     def __len__(self) -> int:
         return sum(map(len, self._topics.values()))
 
     def get(self, key: Key) -> Window | None:
-        """The window of a producer in a queue, if there is one."""
+        """The window of a producer in a queue; None without one."""
         return self._topics.get(key[0], {}).get(key[1:])
 
     def add(self, key: Key, batch: WindowBatch) -> None:
-        """Fold one stored batch in. One that is in the window already does nothing: folding twice does no harm."""
+        """Fold one stored batch. A batch that is in the window already is ignored, so folding twice does no harm."""
         windows = self._topics.setdefault(key[0], {})
         window = windows.get(key[1:])
         if window is None:
@@ -46,15 +46,15 @@ class Windows(KeyedTable[tuple[int, int], Window]):
         elif batch.first_sequence < window.next_sequence:
             if batch.first_sequence or batch.stored_at_ms <= window.used_at_ms:
                 return
-            window.batches.clear()  # the producer was forgotten and began anew
+            window.batches.clear()  # the producer's window was dropped, and it restarted at sequence 0
         window.next_sequence = batch.first_sequence + batch.count
         window.used_at_ms = batch.stored_at_ms
         window.batches.append(batch)
 
     def idle_before_ms(self, before_ms: int, keep_max: int) -> int:
-        """Before when windows must have been used last to be dropped: so long ago, or the longest idle beyond a number.
+        """Windows last used before the returned time are to be dropped; 0 = none.
 
-        0 when none is to be.
+        These are the windows idle since `before_ms`, and the longest idle ones beyond `keep_max`.
         """
         used = [window.used_at_ms for _, _, window in self.entries()]
         if len(used) > keep_max:
@@ -62,7 +62,7 @@ class Windows(KeyedTable[tuple[int, int], Window]):
         return before_ms if any(one < before_ms for one in used) else 0
 
     def keep_only(self, keys: Collection[Key]) -> None:
-        """Drop all windows but these."""
+        """Drop all other windows."""
         for topic_id, place, _ in list(self.entries()):
             if (topic_id, *place) not in keys:
                 del self._topics[topic_id][place]
@@ -79,7 +79,7 @@ class Windows(KeyedTable[tuple[int, int], Window]):
         self._topics.setdefault(change.topic_id, {})[change.queue_id, change.producer_id] = window
 
     def _defer(self, change: TimersSet) -> None:
-        """A batch that waits counts in the window of the queue it will go to, with its place instead of an offset."""
+        """Fold a delayed batch into the window of its destination queue, with its place instead of an offset."""
         if change.producer_id:
             sent = (change.first_sequence, change.count, change.first_place, change.stored_at_ms, change.payload_crc)
             self.add((change.topic_id, change.queue_id, change.producer_id), WindowBatch(*sent))
@@ -93,19 +93,19 @@ class Windows(KeyedTable[tuple[int, int], Window]):
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The batch was stored, or is on its way to the disk."""
+    """The batch was stored before, or is being stored."""
 
     batch: WindowBatch
     durable: bool
 
 
 class Sequencer:
-    """Decides about each idempotent batch, seeing also those on their way to the disk."""
+    """Decides about each idempotent batch; it considers batches that are not durable yet, too."""
 
     def __init__(self, windows: Windows, *, idle_ms: int, led_since_ms: int = -1) -> None:
-        """Decide over `windows`; those idle for `idle_ms` count as forgotten.
+        """Decide by `windows`; those idle for `idle_ms` count as dropped.
 
-        What a producer sent before `led_since_ms` went to another leader, which may have lost what it acknowledged.
+        Batches sent before `led_since_ms` went to another leader, which may have lost acknowledged batches.
         """
         self._windows = windows
         self._idle_ms = idle_ms
@@ -114,10 +114,10 @@ class Sequencer:
         self._announced: dict[Key, None] = {}
 
     def decide(self, key: Key, first_sequence: int, count: int, crc: int, now_ms: int) -> Duplicate | None:
-        """Where a batch was stored before; None = it is the producer's next one: store it.
+        """The earlier place of a repeated batch; None = it is the producer's next one, to be stored.
 
-        Errors: Unavailable (a gap), NotFound (forgotten producer), Invalid (overlap), Conflict (other bytes, or so
-        long ago that the place is not known any more).
+        Errors: Unavailable (a gap), NotFound (unknown producer), Invalid (overlap), Conflict (other bytes, or so old
+        that its place is no longer known).
         """
         coming = self._on_the_way.get(key)
         window = self._windows.get(key)
@@ -134,7 +134,7 @@ class Sequencer:
             return None
         if first_sequence > expected:
             if window is not None and not coming and window.used_at_ms <= self._led_since_ms:
-                raise self._unknown(key)  # what is missing was acknowledged, and nobody has it any more
+                raise self._unknown(key)  # the missing batches were acknowledged, and are lost
             raise _gap(expected, first_sequence)
         for batches, durable in ((coming or (), False), (window.batches if window else (), True)):
             for one in batches:
@@ -157,7 +157,7 @@ class Sequencer:
         )
 
     def _check_first(self, key: Key, first_sequence: int) -> None:
-        """A producer without a window must begin at 0, unless its first batch was just refused and comes again."""
+        """Without a window a producer must begin at sequence 0. Errors: NotFound, Unavailable (batch 0 was refused)."""
         if first_sequence:
             raise _gap(0, first_sequence) if key in self._announced else self._unknown(key)
         self._announced[key] = None
@@ -172,12 +172,12 @@ class Sequencer:
         )
 
     def accepted(self, key: Key, batch: WindowBatch) -> None:
-        """A batch is on its way to the disk."""
+        """Note a batch that is being stored."""
         self._announced.pop(key, None)
         self._on_the_way.setdefault(key, []).append(batch)
 
     def settle(self, key: Key) -> None:
-        """The oldest batch on its way is durable and folded into the windows."""
+        """Remove the oldest batch being stored: it is durable and in the windows."""
         coming = self._on_the_way.get(key)
         if coming:
             del coming[0]

@@ -1,4 +1,4 @@
-"""Where queues end, known even when none of their frames is left, and which of their offsets hold no message."""
+"""The ends of queues, kept even after all their frames are deleted, and their skipped offsets."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ class End:
 
     offset: int = 0
     stored_at_ms: int = 0
-    """Of the last message; 0 if there was none."""
+    """The time of the last message; 0 if there was none."""
     skipped: tuple[tuple[int, int], ...] = ()
 
 
 class Ends(KeyedTable[int, End]):
-    """Of each topic queue id to end. Ends only grow."""
+    """Topic id to queue id to end. Ends only grow."""
 
     def __init__(self) -> None:
-        """No queues."""
+        """Begin empty."""
         super().__init__()
         self.floor = 0
-        """Where queues begin that are new; topic 0 of a skip stands for all unknown ones."""
+        """The first offset of new queues; set by a skip with topic 0, which stands for all unknown queues."""
 
     def skipped(self, key: QueueKey) -> tuple[tuple[int, int], ...]:
-        """(begin offset, end offset), exclusive, of what will never hold a message in a queue."""
+        """The (begin, end) ranges of a queue, end exclusive, that will never hold a message."""
         end = self._topics.get(key[0], {}).get(key[1])
         return end.skipped if end is not None else ()
 
@@ -40,7 +40,7 @@ class Ends(KeyedTable[int, End]):
         return (((topic_id, queue_id), end) for topic_id, queue_id, end in self.entries())
 
     def see(self, key: QueueKey, offset: int, stored_at_ms: int | None = None) -> End:
-        """A queue is known to end at or behind `offset`; None leaves the time."""
+        """Raise the end of a queue to at least `offset`; None leaves the time."""
         ends = self._topics.setdefault(key[0], {})
         end = ends.get(key[1])
         if end is None:

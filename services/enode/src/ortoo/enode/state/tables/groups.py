@@ -1,4 +1,4 @@
-"""The groups of which anything is kept: when each used a topic last, and which of them somebody declared."""
+"""The groups that have any state: when each last used a topic, and which are declared."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -10,25 +10,25 @@ DIRECTORIES_MAX = 16
 
 
 class Groups(GroupTable[int]):
-    """Of each topic group to when it used the topic last, by the log's time; 0 = before that was written down."""
+    """Topic id to group to its last use of the topic, by the log's time; 0 = before this was recorded."""
 
     def __init__(self) -> None:
-        """Nobody."""
+        """Begin empty."""
         super().__init__()
         self.declared: set[str] = set()
-        """Groups that some directory said were declared, until a deletion was carried out."""
+        """Groups that any directory reported as declared, until their deletion is carried out."""
         self._ended: dict[str, int] = {}
 
     def seen_at_ms(self, topic_id: int, group: str) -> int | None:
-        """When a group used a topic last; None when nothing is kept of it there."""
+        """When a group last used a topic; None if it has no state there."""
         return self._topics.get(topic_id, {}).get(group)
 
     def ended(self, directory_id: str) -> int | None:
-        """Up to which version of a directory deletions are carried out; None when it was never heard."""
+        """The version of a directory up to which deletions are carried out; None if it is unknown."""
         return self._ended.get(directory_id)
 
     def use(self, topic_id: int, group: str, at_ms: int) -> None:
-        """A group uses a topic, by a change of any kind; times count since a directory was first heard."""
+        """Note a use of a topic by a group; times are recorded only once a directory is known."""
         groups = self._topics.setdefault(topic_id, {})
         groups[group] = max(groups.get(group, 0), at_ms if self._ended else 0)
 

@@ -1,4 +1,4 @@
-"""Transactions: those that are open, and how the last ones ended. Pure: no clock, no disk, no chance."""
+"""Open transactions, and the outcomes of the last ended ones. Pure: no clock, no disk, no randomness."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -7,31 +7,31 @@ from ortoo.enode.changes.halves import HalfEnded, HalfOpen
 from ortoo.enode.state.table import Table, live
 
 ENDED_MAX = 100_000
-"""How many ended transactions are remembered; the longest ended are forgotten first."""
+"""The number of ended transactions that are remembered; the oldest are dropped first."""
 
 
 class Halves(Table[set[int]]):
-    """All transactions of an enode, by number; of each topic the numbers of the open ones. An end is final."""
+    """All transactions of an enode by number, and the open numbers of each topic. An end is final."""
 
     def __init__(self) -> None:
-        """No transactions."""
+        """Begin empty."""
         super().__init__()
         self.open: dict[int, HalfOpen] = {}
         self.ended: dict[int, HalfEnded] = {}
         self._by_key: dict[int, int] = {}
 
     def of_key(self, key: int) -> HalfOpen | None:
-        """The open transaction that was begun with a key."""
+        """The open transaction with a key."""
         return self.open.get(self._by_key.get(key, -1)) if key else None
 
     def drop_topic(self, topic_id: int) -> None:
-        """Forget the open transactions of a deleted topic."""
+        """Drop the open transactions of a deleted topic."""
         for number in tuple(self._topics.get(topic_id, ())):
             self._close(number)
 
     @property
     def rows(self) -> int:
-        """How many transactions are known."""
+        """The number of transactions, open and ended."""
         return len(self.open) + len(self.ended)
 
     def checkpoint(self) -> Iterator[bytes]:
@@ -70,7 +70,7 @@ class Halves(Table[set[int]]):
     def listed(
         self, *, topic_id: int = 0, producer_group: str = "", parked_only: bool = False, limit: int = 100
     ) -> list[HalfOpen]:
-        """Open transactions, the oldest first; topic 0 and the empty group mean any."""
+        """Open transactions, oldest first; topic 0 and an empty group match any."""
         found = (
             one
             for one in self.open.values()

@@ -1,4 +1,4 @@
-"""The locks of queues as the log has them: who held each last, and under which generation."""
+"""The durable locks of queues: the last holder of each, and its generation."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from ortoo.enode.state.table import GroupTable, parts
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """Who holds the lock of one queue."""
+    """The lock of one queue, with its holder."""
 
     generation: int
     owner: str
@@ -19,15 +19,15 @@ class Lock:
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody holds it."""
+        """Whether it has no holder."""
         return not self.owner
 
 
 class Locks(GroupTable[dict[int, Lock]]):
-    """Of each topic group to queue id to lock, the last one of each. A lock that is free stays, for its generation."""
+    """Topic id to group to queue id to last lock. A free lock stays, to keep its generation."""
 
     def all(self) -> Iterator[tuple[tuple[int, str, int], Lock]]:
-        """((topic id, group, queue id), lock) of each."""
+        """All ((topic id, group, queue id), lock)."""
         for topic_id, group, locks in self.entries():
             for queue_id, lock in locks.items():
                 yield (topic_id, group, queue_id), lock
@@ -48,7 +48,7 @@ class Locks(GroupTable[dict[int, Lock]]):
 
 
 def puts(locks: Iterable[tuple[tuple[int, str, int], Lock]]) -> list[LocksPut]:
-    """The changes that store these locks of (topic id, group, queue id): one for each group, topic and holder."""
+    """The changes that store locks of (topic id, group, queue id): one a group, topic and holder."""
     rows: dict[tuple[int, str, str, str, str], list[tuple[int, int]]] = {}
     for (topic_id, group, queue_id), lock in locks:
         holder = (topic_id, group, lock.owner, lock.session_id, lock.incarnation)

@@ -1,6 +1,6 @@
-"""Ids that applications chose for their messages, remembered for a window: each is stored once. Pure.
+"""Application ids of messages, remembered for a window: a message with a remembered id is not stored again. Pure.
 
-The window is bounded by time, which each record says, and by count; the longest remembered go first.
+The window is bounded by the time in each record, and by count; the oldest ids are dropped first.
 """
 
 import hashlib
@@ -12,35 +12,35 @@ from ortoo.enode.changes.all import ID_BYTES, Forget, IdsRemembered
 from ortoo.enode.state.table import Table, live, sum_of
 
 IDS_MAX = 100_000
-"""How many ids of one topic are remembered."""
+"""The number of remembered ids of one topic."""
 IDS_PER_CHANGE = 256
 
 
 class Remembered(NamedTuple):
-    """Where the message with an id was stored."""
+    """The place of the message with an id."""
 
     queue_id: int
     offset: int
-    """Of a delayed message its number among those that wait."""
+    """The offset in the queue; of a delayed message its timer id."""
     delayed: bool
     stored_at_ms: int
     until_ms: int
 
 
 class MessageIds(Table[OrderedDict[bytes, Remembered]]):
-    """Of each topic id to place, the longest remembered first."""
+    """Topic id to message id to place, oldest first."""
 
     def __len__(self) -> int:
         return sum(map(len, self._topics.values()))
 
     def of(self, topic_id: int, short_id: bytes, now_ms: int) -> Remembered | None:
-        """Where the message with this id is, if it was stored within the window."""
+        """The place of the message with this id, if it was stored within the window."""
         ids = self._topics.get(topic_id)
         found = ids.get(short_id) if ids is not None else None
         return found if found is not None and found.until_ms > now_ms else None
 
     def are_over(self, now_ms: int) -> bool:
-        """Whether ids are out of their window; who asks is not told of them any more."""
+        """Whether any id is past its window; `of` ignores such ids."""
         return any(next(iter(ids.values())).until_ms <= now_ms for ids in self._topics.values() if ids)
 
     def checkpoint(self) -> Iterator[bytes]:
@@ -56,7 +56,7 @@ class MessageIds(Table[OrderedDict[bytes, Remembered]]):
                 start = end
 
     def digest(self) -> int:
-        """As of every table, id by id: where the rows of a checkpoint part depends on what was dropped."""
+        """The digest, computed by id: the split of a checkpoint into rows depends on earlier drops."""
         return sum_of(
             b"%b %d %d %d %d" % (short_id, topic_id, place.queue_id, place.offset, place.until_ms)
             for topic_id, ids in self._topics.items()
@@ -86,7 +86,7 @@ def _drop(ids: OrderedDict[bytes, Remembered], now_ms: int) -> None:
 
 
 def short_id(chosen: str) -> bytes:
-    """What is remembered of an id: long enough that no two are ever taken for one another by chance."""
+    """The hash of an id that is remembered; long enough to make accidental collisions practically impossible."""
     return hashlib.blake2b(chosen.encode(), digest_size=ID_BYTES).digest()
 
 

@@ -1,4 +1,4 @@
-"""How each group consumes each topic: the folded modes, and who may use them. Pure."""
+"""The delivery mode of each group in each topic, and the check of a use against it. Pure."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -16,10 +16,10 @@ _NAMES = {Mode.UNDECIDED: "any", Mode.OFFSETS: "offsets", Mode.POP: "pop", Mode.
 
 
 class Modes(GroupTable[Mode]):
-    """Of each topic group to mode, the last one that was set; absent = undecided."""
+    """Topic id to group to the last mode that was set; absent = undecided."""
 
     def of(self, topic_id: int, group: str) -> Mode:
-        """How a group consumes a topic."""
+        """The mode of a group in a topic."""
         return self._topics.get(topic_id, {}).get(group, Mode.UNDECIDED)
 
     def of_group(self, group: str) -> list[tuple[int, Mode]]:
@@ -42,12 +42,12 @@ class Modes(GroupTable[Mode]):
 
 
 def check(stored: Mode, wanted: Mode, *, group: str, topic: str) -> None:
-    """Refuse a use that does not fit how the group consumes the topic. Errors: Conflict, saying what to do."""
+    """Refuse a use that does not match the stored mode. Errors: Conflict, with the remedy."""
     if stored in (Mode.UNDECIDED, wanted):
         return
     raise Conflict(
-        f"group {group} consumes topic {topic} {_WORDS[stored]}; this asks for it {_WORDS[wanted]}, and both at once "
-        f"would deliver messages twice or never. Use another group, or stop its members and change it: "
+        f"group {group} consumes topic {topic} {_WORDS[stored]}; this request consumes it {_WORDS[wanted]}. Both at "
+        f"once would deliver messages twice or never. Use another group, or stop its consumers and change the mode: "
         f"ortoo group mode {group} {topic} --set {_NAMES[wanted]} (AdminService/SetDeliveryMode)",
         field="group",
     )

@@ -1,4 +1,4 @@
-"""How far each group has consumed."""
+"""Committed offsets of groups."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
@@ -9,16 +9,16 @@ from ortoo.enode.state.table import GroupTable, parts
 
 
 class Offsets(GroupTable[dict[int, tuple[int, int]]]):
-    """Of each topic group to queue id to (next offset, generation), as the last commit of each queue left it."""
+    """Topic id to group to queue id to (next offset, generation), from the last commit of each queue."""
 
     def of(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
-        """Queue id to next offset; queues without one are absent. Empty ids = all."""
+        """Queue id to next offset; queues without one are absent. Empty `queue_ids` = all."""
         rows = self._of(topic_id, group)
         wanted = tuple(queue_ids) or sorted(rows)
         return {queue_id: rows[queue_id][0] for queue_id in wanted if queue_id in rows}
 
     def groups(self, topic_id: int) -> list[str]:
-        """Groups with an offset in this topic, sorted."""
+        """The groups with an offset in this topic, sorted."""
         return sorted(self._topics.get(topic_id, ()))
 
     def generation(self, topic_id: int, group: str, queue_id: int) -> int:
@@ -26,12 +26,12 @@ class Offsets(GroupTable[dict[int, tuple[int, int]]]):
         return self._of(topic_id, group).get(queue_id, (0, 0))[1]
 
     def all_passed(self, topic_id: int, queue_id: int, offset: int) -> bool:
-        """Whether every group that has an offset in a topic has got to this one; no offset in the queue is none."""
+        """Whether every group with offsets in the topic has reached `offset` in this queue."""
         rows = self._topics.get(topic_id, {}).values()
         return all(queue_id in one and one[queue_id][0] >= offset for one in rows if one)
 
     def follow(self, topic_id: int, group: str, queue_id: int, offset: int) -> None:
-        """A group that pops is done with everything below `offset`."""
+        """Set the offset of a popping group to its floor."""
         rows = self._topics.setdefault(topic_id, {}).setdefault(group, {})
         rows[queue_id] = (offset, rows.get(queue_id, (0, 0))[1])
 
@@ -57,14 +57,14 @@ class Offsets(GroupTable[dict[int, tuple[int, int]]]):
 
 
 class Reservations:
-    """Generations of commits that are on their way to the disk: decisions see them, readers do not."""
+    """Generations of commits that are not durable yet: fencing considers them, readers do not."""
 
     def __init__(self) -> None:
-        """Nothing on its way."""
+        """Begin empty."""
         self._generations: dict[tuple[int, str, int], list[int]] = {}
 
     def check(self, offsets: Offsets, topic_id: int, group: str, queue_ids: Iterable[int], generation: int) -> None:
-        """Refuse a commit by an older assignment. Errors: Fenced, naming the queue and both generations."""
+        """Refuse a commit of an older assignment. Errors: Fenced, with the queue and both generations."""
         if not generation:
             return
         for queue_id in queue_ids:
@@ -73,18 +73,18 @@ class Reservations:
             if generation < newest:
                 raise Fenced(
                     f"queue {queue_id} was committed by generation {newest}, this commit is of {generation}: another "
-                    "member owns the queue now",
+                    "group member owns the queue now",
                     field="generation",
                 )
 
     def add(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int) -> None:
-        """A commit was accepted."""
+        """Note an accepted commit."""
         if generation:
             for queue_id in offsets:
                 self._generations.setdefault((topic_id, group, queue_id), []).append(generation)
 
     def settle(self, change: OffsetsCommitted) -> None:
-        """A commit is durable and folded in."""
+        """Remove a commit that is durable and folded."""
         if change.generation:
             for queue_id, _ in change.offsets:
                 key = (change.topic_id, change.group, queue_id)

@@ -1,4 +1,4 @@
-"""What every pop group has finished and holds: the folded, durable side."""
+"""The durable delivery state of popping groups: finished and held messages."""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -11,7 +11,7 @@ from ortoo.enode.state.table import PlaceTable
 from ortoo.enode.state.tables.offsets import Offsets
 
 REPLAY_PREFIX = "%REPLAY%"
-"""Under this group name it is kept which dead letters of a group were sent again, as long as their topic is there."""
+"""Prefix of the group name under which a group's replayed dead letters are recorded, while their topic exists."""
 ROWS_PER_CHANGE = 256
 _FINISHED = (0, 0, 0, 0, 0)
 
@@ -20,34 +20,34 @@ PopKey = tuple[int, str, int]
 
 
 class FinishReason(IntEnum):
-    """Why a group is done with a message."""
+    """Why a message is finished for a group."""
 
     ACKNOWLEDGED = 1
     PARKED = 2
-    """It is in the dead-letter topic now."""
+    """Copied to the dead-letter topic."""
     FILTERED = 3
-    """The group does not want it."""
+    """Excluded by the group's filter."""
     LOST = 4
-    """Retention took it, or its bytes are damaged."""
+    """Deleted by retention, or damaged."""
     REPLAYED = 5
-    """A dead letter that was sent again."""
+    """A dead letter that was replayed."""
     EXPIRED = 6
-    """Its time was over before the group got it."""
+    """Expired before the group got it."""
 
 
 class PopQueue:
-    """One queue of a group that pops."""
+    """One queue of a popping group."""
 
     __slots__ = ("intervals", "notes")
 
     def __init__(self, floor: int) -> None:
-        """The group begins at `floor`."""
+        """Begin at `floor`, the group's first offset."""
         self.intervals = IntervalMap(floor)
         self.notes: dict[int, tuple[str, str]] = {}
-        """Offset to (consumer, error) of the last time it was given back."""
+        """Offset to the (consumer, error) of its last nack."""
 
     def forget_notes(self, first: int, end: int) -> None:
-        """Drop what was said about messages that are finished."""
+        """Drop the notes of finished messages."""
         notes = self.notes
         if notes:
             for offset in [one for one in notes if first <= one < end]:
@@ -55,24 +55,24 @@ class PopQueue:
 
 
 class Pops(PlaceTable[PopQueue]):
-    """Of each topic (group, queue id) to what was popped there."""
+    """Topic id to (group, queue id) to delivery state."""
 
     def __init__(self, offsets: Offsets) -> None:
-        """Nobody pops. The floor of each queue is the group's committed offset: `offsets` follows it."""
+        """Begin empty. The floor of each queue is the group's committed offset, and is copied to `offsets`."""
         super().__init__()
         self._offsets = offsets
 
     def get(self, key: PopKey) -> PopQueue | None:
-        """A queue of a group, if it ever popped there."""
+        """A queue of a group; None if it never popped there."""
         return self._topics.get(key[0], {}).get(key[1:])
 
     def all(self) -> Iterator[tuple[PopKey, PopQueue]]:
-        """Every queue of every group, while nothing changes."""
+        """Every queue of every group; the table must not change meanwhile."""
         return (((topic_id, *place), queue) for topic_id, place, queue in self.entries())
 
     @property
     def rows(self) -> int:
-        """As of every table, interval by interval."""
+        """About the number of rows, counted by interval."""
         return sum(len(queue.intervals) + 1 for _, queue in self.all())
 
     def checkpoint(self) -> Iterator[bytes]:
@@ -104,7 +104,7 @@ class Pops(PlaceTable[PopQueue]):
         if change.is_first or place not in queues:
             queues[place] = PopQueue(change.floor)
         intervals = queues[place].intervals
-        # What was finished long before may have gone into the floor between two changes, and is in no row then.
+        # Between two changes of a checkpoint the floor may have risen over finished ranges, which are then in no row.
         intervals.finish(intervals.floor, change.floor)
         for first, count, phase, attempt, number, until_ms, duration_ms in change.rows:
             if phase:
@@ -114,7 +114,7 @@ class Pops(PlaceTable[PopQueue]):
         self._offsets.follow(change.topic_id, *place, intervals.floor)
 
     def _reset(self, change: OffsetsCommitted) -> None:
-        """The group's offset was set from outside: it begins anew there."""
+        """Fold a reset of the group's offset: its delivery state restarts there."""
         queues = self._topics.get(change.topic_id, {})
         for queue_id, offset in change.offsets if queues else ():
             if (change.group, queue_id) in queues:

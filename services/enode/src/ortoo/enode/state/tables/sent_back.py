@@ -1,7 +1,7 @@
-"""Which messages groups gave back by offset: so that asking again after a lost answer stores nothing twice. Pure.
+"""Marks of the messages that groups nacked by offset, so that a repeated request stores no second copy. Pure.
 
-A mark lives until the group's offset has passed the message, or an operator moves it; both are in the log. What a mark
-leaves does not depend on what was known before, so folding a stretch of the log again changes nothing.
+A mark lives until the group's offset passes the message, or an operator moves the offset; both are in the log. Folding
+a mark does not depend on the earlier state, so folding a part of the log again changes nothing.
 """
 
 from collections.abc import Iterator
@@ -18,19 +18,19 @@ Mark = tuple[int, int]
 
 
 class SentBackMarks(PlaceTable[set[Mark]]):
-    """Of each topic (group, queue id) to the marks there."""
+    """Topic id to (group, queue id) to marks."""
 
     def has(self, place: Place, mark: Mark) -> bool:
-        """Whether this message was given back already, with this outcome."""
+        """Whether this message was already nacked with this outcome."""
         return mark in self._of(place)
 
     def count(self, place: Place) -> int:
-        """How many marks a group has in a queue."""
+        """The number of marks of a group in a queue."""
         return len(self._of(place))
 
     @property
     def rows(self) -> int:
-        """As of every table, message by message."""
+        """About the number of rows, counted by message."""
         return sum(len(marks) for _, _, marks in self.entries())
 
     def checkpoint(self) -> Iterator[bytes]:

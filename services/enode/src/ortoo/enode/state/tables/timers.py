@@ -1,7 +1,7 @@
-"""Delayed messages: which there are, when they are due, and where they go. Pure: no clock, no disk, no chance.
+"""Timers of delayed messages: due times, places and destinations. Pure: no clock, no disk, no randomness.
 
-Timers of the next minutes lie in buckets of a second, later ones in buckets of ten minutes, which are taken apart when
-their time comes near. A timer costs 29 bytes, however far away it is; its message stays on disk.
+Timers of the next minutes are in buckets of one second, later ones in buckets of ten minutes. These are split when
+their time comes near. A timer costs 29 bytes at any distance; its message stays on disk.
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ from ortoo.enode.state.table import ROWS_PER_CHANGE, Table, live
 from ortoo.enode.state.timer_bucket import ROW, Hold, Int64s, TimerArray, TimerBucket
 
 NEAR_MS = 1_000
-"""How much time a bucket of near timers holds."""
+"""The time span of a bucket of near timers."""
 FAR_MS = 600_000
-"""How much time a bucket of far timers holds; a far bucket is taken apart this long before its time."""
+"""The time span of a bucket of far timers; also how long before its time it is split."""
 ROWS_AT_ONCE = 65_536
 _ODD = 0x9E3779B97F4A7C15
 
@@ -28,7 +28,7 @@ Destination = tuple[int, int]
 
 
 class DelayedMessage(NamedTuple):
-    """One delayed message of a topic, as it is listed."""
+    """One listed delayed message of a topic."""
 
     deliver_at_ms: int
     timer_id: int
@@ -37,13 +37,13 @@ class DelayedMessage(NamedTuple):
 
 
 class Timers(Table[dict[int, int]]):
-    """All delayed messages of an enode; of each topic queue id to the number that rows have for this destination."""
+    """All timers of an enode; and topic id to queue id to the destination number used in rows."""
 
     def __init__(self) -> None:
-        """No timers."""
+        """Begin empty."""
         super().__init__()
         self.live = 0
-        """How many timers there are, those of deleted topics included until their time comes."""
+        """The number of timers, including those of deleted topics until they are due."""
         self._near: dict[int, TimerBucket] = {}
         self._far: dict[int, TimerBucket] = {}
         self._near_until_ms = 0
@@ -52,14 +52,14 @@ class Timers(Table[dict[int, int]]):
     # folding
 
     def drop_topic(self, topic_id: int) -> None:
-        """A deleted topic's timers lead nowhere from now on; they go when their time comes."""
+        """Remove the destinations of a deleted topic; its timers end when they are due."""
         for number in self._topics.pop(topic_id, {}).values():
             self._destinations[number] = None
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes.
 
-        The far ones first: one that is taken apart before its turn is found among the near ones then.
+        Far buckets first: one that is split before its turn is then found among the near ones.
         """
         for buckets in (self._far, self._near):
             for _, bucket in live(buckets):
@@ -70,11 +70,11 @@ class Timers(Table[dict[int, int]]):
 
     @property
     def rows(self) -> int:
-        """As of every table; a digest of many costs little."""
+        """The cost in rows of other tables; a digest of timers is cheap."""
         return self.live // 16
 
     def digest(self) -> int:
-        """As of every table, timer by timer: which bucket one lies in depends on who leads."""
+        """The digest, computed by timer: the bucket of a timer differs between leader and followers."""
         total = 0
         for bucket in (*self._near.values(), *self._far.values()):
             written = self._written(bucket.live_rows())
@@ -86,7 +86,7 @@ class Timers(Table[dict[int, int]]):
         return total % (1 << 64)
 
     def _written(self, rows: TimerArray) -> TimerArray:
-        """Rows as they lie in the log, without those of topics that are gone."""
+        """Rows in the log's format, without those of deleted topics."""
         there = np.array([one is not None for one in self._destinations], bool)
         rows = rows[there[rows["destination"]]]
         pairs = np.array([one or (0, 0) for one in self._destinations], [("t", "<u8"), ("q", "<u4")])
@@ -110,7 +110,7 @@ class Timers(Table[dict[int, int]]):
         rows = np.zeros(len(loaded), ROW)
         for name in ("timer_id", "place", "deliver_at_ms"):
             rows[name] = loaded[name]
-        topics, codes = np.unique(loaded["topic_id"], return_inverse=True)  # numbers sort 50 times as fast as pairs
+        topics, codes = np.unique(loaded["topic_id"], return_inverse=True)  # numbers sort 50 times faster than pairs
         pairs, codes = np.unique(codes.astype("<u8") << 32 | loaded["queue_id"], return_inverse=True)
         numbers = [self._number((int(topics[int(pair) >> 32]), int(pair) & 0xFFFFFFFF)) for pair in pairs]
         rows["destination"] = np.array(numbers, "<u4")[codes]
@@ -142,7 +142,7 @@ class Timers(Table[dict[int, int]]):
                     del buckets[key]
 
     def _split(self, deliver_at_ms: Int64s) -> "Iterator[tuple[dict[int, TimerBucket], int, Int64s]]":
-        """The buckets that these times belong to, each with which of the times."""
+        """The buckets of these times, as (buckets, key, indexes of the times in it)."""
         near = deliver_at_ms < self._near_until_ms
         keys = np.where(near, deliver_at_ms // NEAR_MS, -1 - deliver_at_ms // FAR_MS)
         if not len(keys):
@@ -161,7 +161,7 @@ class Timers(Table[dict[int, int]]):
     # deciding
 
     def advance(self, now_ms: int) -> None:
-        """Take far buckets apart whose time is near."""
+        """Split far buckets whose time is near."""
         until_ms = (now_ms + FAR_MS) // FAR_MS * FAR_MS + FAR_MS
         if until_ms <= self._near_until_ms:
             return
@@ -175,9 +175,9 @@ class Timers(Table[dict[int, int]]):
                     self._put(rows)
 
     def take(self, until_ms: int, limit: int) -> TimerArray:
-        """Timers due before or at a time, the earliest seconds first, at most `limit`; they count as staged then.
+        """Mark up to `limit` free timers due at or before a time as staged, earliest seconds first; return them.
 
-        Those whose topic is gone come too: `destination_of` gives None for them.
+        Includes those of deleted topics, for which `destination_of` returns None.
         """
         parts: list[TimerArray] = []
         for key in sorted(key for key in self._near if key * NEAR_MS <= until_ms):
@@ -191,11 +191,11 @@ class Timers(Table[dict[int, int]]):
         return np.concatenate(parts) if parts else np.zeros(0, ROW)
 
     def destination_of(self, number: int) -> Destination | None:
-        """The queue that a row's `destination` means; None when its topic is gone."""
+        """The queue of a row's `destination`; None if its topic was deleted."""
         return self._destinations[number]
 
     def leads_to(self, topic_id: int, deliver_at_ms: int, timer_id: int) -> bool:
-        """Whether a timer that is here belongs to this topic."""
+        """Whether a timer exists and belongs to this topic."""
         for buckets, key, _ in self._split(np.array([deliver_at_ms], "<i8")):
             number = buckets[key].destination(timer_id) if key in buckets else None
             if number is not None:
@@ -204,7 +204,7 @@ class Timers(Table[dict[int, int]]):
         return False
 
     def holds(self, deliver_at_ms: Int64s, ids: Int64s) -> np.ndarray:
-        """What is being done with each of these timers (`Hold`); 255 = it is no more."""
+        """The `Hold` of each of these timers; 255 = it does not exist."""
         result = np.full(len(ids), 255, np.uint8)
         for buckets, key, at in self._split(deliver_at_ms):
             bucket = buckets.get(key)
@@ -213,7 +213,7 @@ class Timers(Table[dict[int, int]]):
         return result
 
     def places(self, deliver_at_ms: Int64s, ids: Int64s) -> Int64s:
-        """Where the message of each of these timers lies; -1 = it is no more."""
+        """The place of each timer's message; -1 = the timer does not exist."""
         result = np.full(len(ids), -1, "<i8")
         for buckets, key, at in self._split(deliver_at_ms):
             bucket = buckets.get(key)
@@ -222,27 +222,27 @@ class Timers(Table[dict[int, int]]):
         return result
 
     def hold(self, deliver_at_ms: Int64s, ids: Int64s, hold: Hold) -> None:
-        """Note what is being done with timers."""
+        """Set the hold of timers."""
         for buckets, key, at in self._split(deliver_at_ms):
             bucket = buckets.get(key)
             if bucket is not None:
                 bucket.hold(ids[at], hold)
 
     def unstage(self, deliver_at_ms: Int64s, ids: Int64s, hold: Hold = Hold.FREE) -> None:
-        """What was in memory of these is gone: they are as `hold` says, or free once whoever works on them is done."""
+        """Note that messages left memory: staged timers get `hold`; those being moved or recalled become MISSED."""
         holds = self.holds(deliver_at_ms, ids)
         is_staged, is_worked_on = holds == Hold.STAGED, (holds == Hold.RECALLING) | (holds == Hold.MOVING)
         self.hold(deliver_at_ms[is_staged], ids[is_staged], hold)
         self.hold(deliver_at_ms[is_worked_on], ids[is_worked_on], Hold.MISSED)
 
     def free(self) -> None:
-        """Nothing is being done with any timer: whoever did it does it no more."""
+        """Set every timer free, for a new leader."""
         for buckets in (self._near, self._far):
             for bucket in buckets.values():
                 bucket.free()
 
     def listed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedMessage]:
-        """A topic's delayed messages from a time on, by time and id, at most `limit`."""
+        """Up to `limit` delayed messages of a topic from a time on, by time and id."""
         found: list[DelayedMessage] = []
         queues = {number: queue_id for queue_id, number in self._topics.get(topic_id, {}).items()}
         is_wanted = np.zeros(len(self._destinations), bool)
@@ -261,7 +261,7 @@ class Timers(Table[dict[int, int]]):
         return found
 
     def in_places(self, begin: int, end: int) -> TimerArray:
-        """The timers whose messages lie at these places of the queue of delayed messages, by place."""
+        """The timers whose messages are at places from `begin` to `end` of the queue of delayed messages, by place."""
         parts = []
         for buckets in (self._near, self._far):
             for bucket in buckets.values():

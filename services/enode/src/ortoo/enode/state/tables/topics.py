@@ -1,4 +1,4 @@
-"""The enode's copies of topics."""
+"""Topics as the enode stores them."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -9,10 +9,10 @@ from ortoo.enode.state.table import Table
 
 
 class Topics(Table[TopicCopy]):
-    """Topic id to copy; the newest version of each in the directory that spoke last."""
+    """Topic id to copy: the newest version in the directory that reported it last."""
 
     def get(self, topic_id: int) -> TopicCopy | None:
-        """The copy of a topic, if it is known."""
+        """The copy of a topic; None if it is unknown."""
         return self._topics.get(topic_id)
 
     def all(self) -> list[TopicCopy]:
@@ -27,7 +27,7 @@ class Topics(Table[TopicCopy]):
     def _put(self, change: TopicPut | TopicOf) -> None:
         directory_id = change.directory_id if isinstance(change, TopicOf) else ""
         known = self._topics.get(change.topic_id)
-        # Versions of two directories say nothing about each other.
+        # Versions of different directories cannot be compared.
         if known is None or known.directory_id != directory_id or known.version <= change.version:
             self._topics[change.topic_id] = TopicCopy(
                 change.topic_id, change.name, change.queue_count, change.version, directory_id

@@ -1,4 +1,4 @@
-"""Topics, their placements, groups, and the version of it all."""
+"""Topics, their placements, groups, and the version of the directory."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "directory",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),

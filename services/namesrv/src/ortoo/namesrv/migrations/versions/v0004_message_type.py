@@ -1,4 +1,4 @@
-"""What kind of messages a topic takes."""
+"""The message type that a topic accepts."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,5 +8,5 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Topics that are there take every kind, as before."""
+    """Existing topics accept every type, as before."""
     op.add_column("topics", sa.Column("message_type", sa.Integer, nullable=False, server_default="0"))

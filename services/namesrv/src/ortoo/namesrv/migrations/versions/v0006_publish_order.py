@@ -1,4 +1,4 @@
-"""The order in which producers are given the queues of a topic."""
+"""The order of a topic's queues for producers."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,5 +8,5 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Topics that are there have none, as before."""
+    """Existing topics have no order, as before."""
     op.add_column("topics", sa.Column("publish_order", sa.Text, nullable=False, server_default=""))

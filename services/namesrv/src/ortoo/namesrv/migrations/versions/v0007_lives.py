@@ -1,4 +1,4 @@
-"""What groups decide about the lives of their messages."""
+"""Group settings for retries, messages in flight and expired messages."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Add the columns; groups that are there take the defaults."""
+    """Add the columns; existing groups get the defaults."""
     for column in (
         sa.Column("retry", sa.String(1_024), nullable=False, server_default="classic"),
         sa.Column("in_flight_max", sa.Integer, nullable=False, server_default="0"),

@@ -1,4 +1,4 @@
-"""Which directory this is, and the topics that were deleted."""
+"""The id of the directory, and the deleted topics."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0007"
 
 
 def upgrade() -> None:
-    """Add the column, which is filled when the database is opened, and the table."""
+    """Add the column, which is set when the database is opened, and the table."""
     op.add_column("directory", sa.Column("directory_id", sa.String(36), nullable=False, server_default=""))
     op.create_table(
         "deleted_topics",

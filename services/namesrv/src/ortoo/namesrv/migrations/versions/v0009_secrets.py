@@ -1,4 +1,4 @@
-"""Keys that handles are sealed with, and users' secrets that may be encrypted."""
+"""Keys that seal handles, and users' secrets in a form that may be encrypted."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Handles that clients have now bear no seal; secrets are encrypted when the name server has a key for that."""
+    """Existing handles of clients have no seal; secrets are encrypted when the name server has a key."""
     op.create_table(
         "handle_keys",
         sa.Column("key_id", sa.BigInteger, primary_key=True, autoincrement=False),

@@ -1,4 +1,4 @@
-"""Groups that were deleted and can come back, and groups that nobody declared."""
+"""Deleted groups that can be restored, and groups that were created automatically."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0009"
 
 
 def upgrade() -> None:
-    """Add the column and the table; groups that are there count as declared."""
+    """Add the column and the table; existing groups count as declared."""
     op.add_column("groups", sa.Column("by_use", sa.Boolean, nullable=False, server_default=sa.false()))
     op.create_table(
         "deleted_groups",

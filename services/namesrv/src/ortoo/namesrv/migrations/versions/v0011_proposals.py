@@ -1,4 +1,4 @@
-"""Who was proposed to lead which enode."""
+"""The proposed leaders of enodes."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0010"
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "proposals",
         sa.Column("enode", sa.String(63), primary_key=True),

@@ -1,4 +1,4 @@
-"""How long lite topics live without a message, and whether each is for one member of a group."""
+"""The lifetime of lite topics without messages, and lite topics that belong to one group member."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0011"
 
 
 def upgrade() -> None:
-    """They live for ever and are for everybody, as before."""
+    """Existing lite topics have no limit and belong to all group members, as before."""
     for table in ("topics", "deleted_topics"):
         op.add_column(table, sa.Column("lite_ttl_ms", sa.BigInteger, nullable=False, server_default="0"))
     for table in ("groups", "deleted_groups"):

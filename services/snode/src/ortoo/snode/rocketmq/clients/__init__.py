@@ -1,5 +1,5 @@
-"""Who of RocketMQ's clients is there, and what they are told: how to behave, and where the queues are.
+"""RocketMQ's connected clients, their settings and their routes.
 
-In come what clients say of themselves and the cluster's topics and groups; out go settings, routes and streams of
-commands. Every room that serves clients may import this one; it imports `protocol` alone.
+It takes clients' settings and the cluster's topics and groups, and returns settings, routes and streams of commands.
+Every package that serves clients may import this one; it imports only `protocol`.
 """

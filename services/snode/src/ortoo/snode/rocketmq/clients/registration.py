@@ -1,6 +1,6 @@
-"""Makes RocketMQ's clients members of their groups, so that operators see them at every snode.
+"""Makes RocketMQ's clients group members, so that operators see them at every snode.
 
-Membership only shows them: queues are never shared out to them, since they pop.
+This is only for display: queues are never assigned to them, because they pop.
 """
 
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ PUSHED = frozenset({ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER})
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Who of this snode's clients is a member of what. A producer's group is the topic it sends to."""
+    """The group memberships of this snode's clients. A producer's group is the topic that it sends to."""
 
     membership: Membership
     runtime: Runtime
 
     def register(self, client: Client) -> None:
-        """Make a client a member of all its groups, and of no others; what has not changed is not said again.
+        """Make a client a member of exactly its groups; only changes are sent.
 
-        Errors: Forbidden when one of them has another user's client of this id, by whichever protocol or snode.
+        Errors: Forbidden if one of them has another user's client of this id, by either protocol and at any snode.
         """
         if not client.session_id:
             client.session_id = self.runtime.randomness.id_text()
@@ -41,16 +41,16 @@ class Registration:
         client.member_of = wanted
 
     def leave(self, client: Client) -> None:
-        """A client is gone."""
+        """Remove a client that has disconnected."""
         for group in sorted(client.member_of):
             self.membership.leave(group, client.client_id, client.session_id)
 
     def member(self, group: str, client_id: str) -> Member | None:
-        """A client as a member of its group, at whichever snode it is now."""
+        """A client as a member of its group, at any snode."""
         return self.membership.members(group).get(client_id)
 
     def _is_elsewhere(self, group: str, client: Client) -> bool:
-        """Whether another snode has the client's stream: then commands must go there."""
+        """Whether another snode has the client's stream; commands must then go there."""
         known = self.member(group, client.client_id)
         return client.stream is None and known is not None and known.session_id != client.session_id
 

@@ -1,4 +1,4 @@
-"""Routes and assignments, as clients expect them: every broker is where the client reached this snode."""
+"""Routes and assignments for clients. The address of every broker is the one by which the client reached this snode."""
 
 import ipaddress
 from collections.abc import Iterable, Sequence
@@ -27,35 +27,35 @@ from ortoo.snode.topics.arrival import SendableTopics
 ANY_QUEUE = -1
 """The queue id of an assignment that means all queues of a broker."""
 MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION, MessageType.PRIORITY)
-"""What a topic accepts that was created without a type; never an unspecified one, which the Java client cannot read."""
+"""The types that a topic without a type accepts. Unspecified is not among them: the Java client cannot read it."""
 ACCEPTED = {kind: (MessageType.Value(kind.name),) for kind in routes.MessageType if kind} | {
     routes.MessageType.UNSPECIFIED: MIXED
 }
-"""What a topic of each kind accepts: its own kind, or several."""
+"""The types that a topic of each type accepts."""
 JAVA_WITH_PRIORITIES = (5, 2, 0)
-"""The first Java client that knows priorities; earlier ones do not start when they are told of such a kind."""
+"""The first Java client with priorities; earlier ones do not start when a route has that type."""
 
 
 class Routing:
     """QueryRoute and QueryAssignment."""
 
     def __init__(self, watch: DirectoryWatch, sendable: SendableTopics, advertised_address: str) -> None:
-        """`advertised_address` is told to every client; empty = each client is told the way it came."""
+        """`advertised_address` is sent to every client; empty = each client gets the address by which it came."""
         self._watch = watch
         self._sendable = sendable
         self._advertised = endpoints_of(advertised_address) if advertised_address else None
         self.own = Endpoints()
-        """Where this snode listens; for clients that do not say how they came."""
+        """The address of this snode, for clients that do not send the address by which they came."""
 
     async def route(self, caller: Caller, request: pb.QueryRouteRequest) -> pb.QueryRouteResponse:
-        """All queues of a topic; producers and consumers ask alike. Errors: Refused, NotFound."""
+        """All queues of a topic, for producers and consumers. Errors: Refused, NotFound."""
         topic = await self._sendable.topic(topic_name(request.topic))
         endpoints = answered_endpoints(request.endpoints, self._advertised, self.own)
         queues = route_queues(topic, request.topic, endpoints, accepted_by(topic, caller))
         return pb.QueryRouteResponse(status=ok(), message_queues=queues)
 
     async def assign(self, caller: Caller, request: pb.QueryAssignmentRequest) -> pb.QueryAssignmentResponse:
-        """What every member of a group receives from. Errors: Refused, NotFound."""
+        """The assignment of every member of a group. Errors: Refused, NotFound."""
         group_name(request.group)
         topic = await self._watch.topic(topic_name(request.topic))
         endpoints = answered_endpoints(request.endpoints, self._advertised, self.own)
@@ -63,17 +63,17 @@ class Routing:
 
 
 def endpoints_of(address: str) -> Endpoints:
-    """host:port as endpoints; their scheme must be said, or clients cannot connect."""
+    """host:port as endpoints; with a scheme, without which clients cannot connect."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     return Endpoints(scheme=_scheme(host), addresses=[Address(host=host, port=int(port))])
 
 
 def answered_endpoints(asked: Endpoints, advertised: Endpoints | None, own: Endpoints) -> Endpoints:
-    """Where the client is told that the brokers are.
+    """The address of the brokers for a client.
 
-    What an operator advertises counts most; else the way the client came, which works by definition, whatever
-    translates addresses between; the snode's own address is the last resort.
+    An operator's address comes first. Otherwise it is the address by which the client came, which works also behind
+    address translation. The snode's own address is the last resort.
     """
     if advertised is not None:
         return advertised
@@ -84,7 +84,7 @@ def answered_endpoints(asked: Endpoints, advertised: Endpoints | None, own: Endp
 
 
 def accepted_by(topic: Topic, caller: Caller) -> Sequence[int]:
-    """The kinds of messages that a client is told a topic accepts: of several those that it knows."""
+    """The message types of a topic for a client, without those that the client does not know."""
     accepted = ACCEPTED[topic.message_type]
     if accepted is not MIXED or caller.language != "JAVA":
         return accepted
@@ -95,7 +95,7 @@ def accepted_by(topic: Topic, caller: Caller) -> Sequence[int]:
 def route_queues(
     topic: Topic, resource: Resource, endpoints: Endpoints, accepted: Sequence[int] = MIXED
 ) -> list[MessageQueue]:
-    """All queues of a topic, those for producers in their order. Errors: Refused with FORBIDDEN when there is none."""
+    """All queues of a topic, those for producers in their order. Errors: Refused with FORBIDDEN if there is none."""
     rank = {place.enode: number for number, place in enumerate(topic.publish_order)}
     queues = [
         MessageQueue(
@@ -114,7 +114,7 @@ def route_queues(
 
 
 def assignments(topic: Topic, resource: Resource, endpoints: Endpoints) -> list[Assignment]:
-    """What a member of a group receives from: all queues of each broker. Errors: Refused with FORBIDDEN."""
+    """The assignment of a group member: all queues of each broker. Errors: Refused with FORBIDDEN."""
     brokers = [
         Broker(name=placement.enode, id=0, endpoints=endpoints)
         for placement in sorted(topic.placements, key=lambda p: p.enode)
@@ -135,7 +135,7 @@ def _scheme(host: str) -> AddressScheme.ValueType:
 
 
 def _permissions(topic: Topic, placement: Placement) -> Iterable[tuple[int, Permission.ValueType]]:
-    """Ids from 0 with what may be done; the shared queues come first, since a client insists on writing to queue 0."""
+    """Ids from 0 with their permissions. Read-write queues come first: a client insists on writing to queue 0."""
     read = placement.read_queue_count if topic.readable else 0
     given = {place.enode: place.queue_count for place in topic.publish_order}
     write = given.get(placement.enode, 0) if given else placement.write_queue_count

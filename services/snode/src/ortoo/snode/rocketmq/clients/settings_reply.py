@@ -1,7 +1,7 @@
-"""What a client is told about how to behave: its own settings, with the server's part filled in.
+"""The settings for a client: its own, with the server's part filled in.
 
-Each choice is there for a client that cannot do otherwise: the Node.js client knows only exponential backoff, the
-Python client only the customised list and whole seconds, and a producer without a maximal body size sends nothing.
+Each choice is for a client that needs it. The Node.js client supports only exponential backoff, the Python client only
+the customised list and whole seconds. A producer without a maximal body size sends nothing.
 """
 
 from apache.rocketmq.v2 import definition_pb2 as pb
@@ -13,11 +13,11 @@ from ortoo.snode.rocketmq.protocol.messages import duration
 from ortoo.snode.rocketmq.protocol.names import LITE_LENGTH_MAX
 
 NODE_JS = "HTTP"
-"""What the Node.js client says its language is."""
+"""The language that the Node.js client sends."""
 RECEIVE_BATCH_MAX = 32
-"""How many messages a client gets at once."""
+"""Maximum of messages in one answer."""
 LITE_TOPICS_MAX = 2_000
-"""How many lite topics one client may subscribe to."""
+"""Maximum of lite topics of one client."""
 CONSUMER_TYPES = frozenset(
     {
         pb.ClientType.PUSH_CONSUMER,
@@ -35,20 +35,20 @@ UNKNOWN = Group("")
 
 
 def pop_rules(group: Group | None, *, from_last: bool = False, order_batched: bool = False) -> PopRules:
-    """How a group pops; `from_last` says that it begins at the end of queues in which it has no offset.
+    """How a group pops; with `from_last` it begins at the end of queues in which it has no offset.
 
-    `order_batched`: a simple consumer gets several messages of a message group at once, in order; listeners of a push
-    consumer run beside one another, so it gets them one by one.
+    With `order_batched`, for simple consumers, it gets several messages of a message group at once, in order. Listeners
+    of a push consumer run concurrently, so it gets such messages one by one.
 
-    Messages of one message group always come in order: the protocol's clients cannot tell, and a listener that wants
-    it need not ask for it.
+    Messages of one message group always come in order. The protocol's clients cannot request it, and a listener that
+    needs it does not have to.
     """
     attempts_max = (group or UNKNOWN).attempts_max
     return PopRules(attempts_max, in_order=True, from_last=from_last, order_batched=order_batched)
 
 
 def settings_reply(sent: pb.Settings, language: str, group: Group | None) -> pb.Settings:
-    """The settings a client shall follow; what the server does not decide is given back as it came."""
+    """The settings for a client; fields that the server does not decide are returned unchanged."""
     reply = pb.Settings()
     reply.CopyFrom(sent)
     reply.metric.CopyFrom(pb.Metric(on=False))
@@ -68,9 +68,9 @@ def settings_reply(sent: pb.Settings, language: str, group: Group | None) -> pb.
 
 
 def _consumer_backoff(language: str, group: Group) -> pb.RetryPolicy:
-    """The protocol's `max_attempts` counts tries, as a group does.
+    """The protocol's `max_attempts` counts attempts, as a group does.
 
-    RocketMQ's own groups count retries, and its servers tell clients one more.
+    RocketMQ's own groups count retries, and its servers send clients one more.
     """
     delays_ms = group.retry.delays_ms
     if language == NODE_JS:

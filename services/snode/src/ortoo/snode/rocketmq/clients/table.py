@@ -1,7 +1,7 @@
-"""Who is there: clients by their id, alive as long as they say something, whether or not their telemetry stream is up.
+"""Connected clients by id. A client is alive while it sends anything, whether or not its telemetry stream is open.
 
-A client that keeps quiet about its settings after a server's restart is served all the same; what is known of it is
-for transaction checks, for commands and for people.
+A client that sends no settings after a server's restart is still served. Its settings are for transaction checks,
+commands and operators.
 """
 
 import asyncio
@@ -21,32 +21,32 @@ EXPIRY_S = 120.0
 CLIENTS_MAX = 50_000
 COMMANDS_MAX = 1024
 COMMANDS_BYTES_MAX = 16 << 20
-"""What may wait for one client, beside the command that is the first to wait: several checks of large messages."""
+"""Limit of the bytes that wait for one client, beside the first waiting command: several checks of large messages."""
 TOPICS_MAX = 2_000
-"""How many topics a client may name in its settings, and is known to send to."""
+"""Maximum of topics in the settings of a client, and of topics it is recorded to send to."""
 TOPIC_BYTES = 384
-"""What a topic takes that a client sends to, about: its name, and a group of producers with the client in it."""
+"""Approximate memory of a topic that a client sends to: its name, and its producer group with the client."""
 SETTINGS_BYTES_MAX = 256 << 10
 SETTINGS_COPIES = 3
-"""How often what settings say is there: as they came, read, and as the client is a member of its group."""
+"""Copies of the settings: as received, decoded, and as group membership."""
 
 
 class CommandStream:
-    """What waits to be told to one client on its telemetry stream."""
+    """Commands that wait for one client on its telemetry stream."""
 
     def __init__(self, memory: MemoryShare | None = None) -> None:
-        """What waits is drawn from `memory`: a check brings messages, as large as they may be."""
+        """Waiting commands are drawn from `memory`, because a check has messages of any size."""
         self._memory = memory
         self._waiting: deque[tuple[TelemetryCommand, int]] = deque()
         self._bytes = 0
         self._changed = asyncio.Event()
         self.is_ended = False
-        """Whether nothing more can be said."""
+        """Whether the stream has ended."""
         self.error: Exception | None = None
-        """Why the stream ends, if it ends badly."""
+        """The error with which the stream ends, if any."""
 
     def say(self, command: TelemetryCommand) -> None:
-        """Tell the client something. Errors: Overloaded when it does not listen, or the process has no room for it."""
+        """Queue a command. Errors: Overloaded if the client does not read, or the process has no memory for it."""
         waiting, size_bytes = len(self._waiting), command.ByteSize()
         if waiting >= COMMANDS_MAX or (waiting and self._bytes + size_bytes > COMMANDS_BYTES_MAX):
             raise Overloaded(f"{waiting} commands of {self._bytes} bytes wait for a client that does not read them")
@@ -57,12 +57,12 @@ class CommandStream:
         self._changed.set()
 
     def end(self, error: Exception | None = None) -> None:
-        """Nothing more comes."""
+        """End the stream after the queued commands."""
         self.is_ended, self.error = True, self.error or error
         self._changed.set()
 
     def last(self, command: TelemetryCommand, error: Exception) -> None:
-        """Tell the client why the stream ends, if there is room, and end it."""
+        """Queue a last command with the reason, if there is space, and end the stream."""
         if len(self._waiting) < COMMANDS_MAX:
             self._waiting.append((command, 0))
         self.end(error)
@@ -82,12 +82,10 @@ class CommandStream:
 
 
 def check_size(settings: Settings) -> None:
-    """What one client says of itself is bounded. Errors: Invalid."""
+    """Limit the size of one client's settings. Errors: Invalid."""
     count, size_bytes = len(settings.subscription.subscriptions or settings.publishing.topics), settings.ByteSize()
     if count > TOPICS_MAX or size_bytes > SETTINGS_BYTES_MAX:
-        said = (
-            f"{count} topics in {size_bytes} bytes; at most {TOPICS_MAX} in {SETTINGS_BYTES_MAX}: use several clients"
-        )
+        said = f"{count} topics in {size_bytes} bytes; at most {TOPICS_MAX} in {SETTINGS_BYTES_MAX} fit"
         raise Invalid(said, field="settings")
 
 
@@ -103,21 +101,21 @@ class Client:
     language: str = ""
     client_version: str = ""
     peer: str = ""
-    """Where its heartbeats come from."""
+    """The address of its heartbeats."""
     principal: Principal = ANYBODY
-    """Who said first that it is this client."""
+    """The user who first used this client id."""
     client_type: ClientType.ValueType = ClientType.CLIENT_TYPE_UNSPECIFIED
     group: str = ""
     settings: Settings | None = None
     publishes: set[str] = field(default_factory=set)
     """Topics it sends to; also the names of its producer groups."""
     asked: set[str] = field(default_factory=set)
-    """Those of them about whose transactions it is asked."""
+    """The topics among them for which it gets transaction checks."""
     seen_at_s: float = 0.0
     stream: CommandStream | None = None
-    """The newest telemetry stream: where commands go."""
+    """The newest telemetry stream, for commands."""
     session_id: str = ""
-    """As a member of its groups; empty until it is one."""
+    """The session id of its group memberships; empty before the first one."""
     member_since_ms: int = 0
     member_of: set[str] = field(default_factory=set)
 
@@ -127,15 +125,15 @@ class Clients:
 
     def __init__(self, memory: MemoryShare) -> None:
         self._memory = memory
-        """What they said of themselves."""
+        """Memory of the clients' settings."""
         self._clients: dict[str, Client] = {}
 
     def all(self) -> list[Client]:
-        """The clients that are there."""
+        """The connected clients."""
         return list(self._clients.values())
 
     def seen(self, caller: Caller, now_s: float) -> Client:
-        """A client said something. Errors: Overloaded; Forbidden when it is another user's."""
+        """Record a sign of life of a client. Errors: Overloaded, Forbidden if the id is another user's."""
         self.check_owner(caller)
         client = self._clients.get(caller.client_id)
         if client is None:
@@ -149,17 +147,17 @@ class Clients:
         return client
 
     def check_owner(self, caller: Caller) -> None:
-        """Refuse who takes another user's client id. Errors: Forbidden."""
+        """Refuse another user's client id. Errors: Forbidden."""
         known = self._clients.get(caller.client_id)
         if known is not None:
             PRINCIPAL.get().check_owns(known.principal.user, "client id", "x-mq-client-id")
 
     def get(self, client_id: str) -> Client | None:
-        """A client, if it is there."""
+        """A connected client, if there is one with this id."""
         return self._clients.get(client_id)
 
     def unsubscribed(self, client_id: str, lite_topic: str) -> None:
-        """Tell a client that it is subscribed to a lite topic no more, if it listens."""
+        """Notify a client, if it listens, that a lite topic was unsubscribed."""
         client = self._clients.get(client_id)
         if client is not None and client.stream is not None:
             command = NotifyUnsubscribeLiteCommand(lite_topic=lite_topic)
@@ -167,7 +165,7 @@ class Clients:
                 client.stream.say(TelemetryCommand(notify_unsubscribe_lite_command=command))
 
     def learn(self, client: Client, settings: Settings) -> None:
-        """Keep what a client says of itself. Errors: Overloaded; then it is known as before."""
+        """Store the settings of a client. Errors: Overloaded, then the previous ones stay."""
         more_bytes = _kept_bytes(settings) - _kept_bytes(client.settings)
         if more_bytes > 0:
             self._memory.draw(more_bytes)
@@ -176,7 +174,7 @@ class Clients:
         client.settings = settings
 
     def publishes(self, client: Client, topics: Collection[str]) -> None:
-        """The client is a producer of these topics as well, but for those that are too many. Errors: Overloaded."""
+        """Record that the client sends to these topics, up to a limit. Errors: Overloaded."""
         news = sorted(set(topics) - client.publishes)[: TOPICS_MAX - len(client.publishes)]
         if news:
             self._memory.draw(TOPIC_BYTES * len(news))
@@ -184,11 +182,11 @@ class Clients:
 
     @property
     def producer_count(self) -> int:
-        """How many clients send to some topic."""
+        """Number of clients that send to any topic."""
         return sum(bool(client.publishes) for client in self._clients.values())
 
     def leave(self, client_id: str) -> Client | None:
-        """The client is gone; None if it was not there."""
+        """Remove a client; None if it is not connected."""
         client = self._clients.pop(client_id, None)
         if client is None:
             return None
@@ -198,7 +196,7 @@ class Clients:
         return client
 
     def expired(self, now_s: float) -> list[Client]:
-        """Take out those that have been silent for too long."""
+        """Remove and return the clients that have been silent for too long."""
         silent = [c.client_id for c in self._clients.values() if now_s - c.seen_at_s > EXPIRY_S]
         return [client for client_id in silent if (client := self.leave(client_id)) is not None]
 

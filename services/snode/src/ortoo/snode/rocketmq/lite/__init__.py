@@ -1,5 +1,5 @@
-"""Lite topics: which client receives which, in which topics their messages lie, and pops over them.
+"""Lite topics: subscriptions of clients, the topics that store them, and pops over them.
 
-In come subscriptions and pops of clients of lite topics; out go leased messages. `send`, `receive` and `presence`
-may import this room.
+It takes subscriptions and pops of clients of lite topics, and returns leased messages. `send`, `receive` and `presence`
+may import this package.
 """

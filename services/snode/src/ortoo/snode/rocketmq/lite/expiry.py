@@ -1,7 +1,7 @@
-"""The end of lite topics that nobody sends to any more, after the time that their parent gives them.
+"""The expiry of unused lite topics, after the lifetime that their parent sets.
 
-Snodes agree by the topic itself: it is closed for senders, and deleted a while later unless anybody changed it. A send
-to a closed one opens it again, which is such a change; so what is accepted is not deleted.
+Snodes coordinate by the topic itself. An expired one is closed for senders, and deleted later unless it was changed. A
+send to a closed one reopens it, which is a change; so accepted messages are not deleted.
 """
 
 import contextlib
@@ -18,40 +18,40 @@ from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.protocol.names import LITE_PREFIX, stored_topic
 
 SETTLE_S = 60.0
-"""How long a lite topic is closed before it is deleted: longer than any snode takes to hear that it is."""
+"""Time between closing and deleting a lite topic; longer than any snode needs to learn of the close."""
 LOOKS_MAX = 200
-"""At how many lite topics one sweep looks; the others come next."""
+"""Maximum of lite topics that one sweep checks; the others follow."""
 _log = get_logger("lite topics")
 
 
 @dataclass(slots=True)
 class _Look:
-    """What was seen of one lite topic."""
+    """The observed state of one lite topic."""
 
     looked_at_s: float = 0.0
     used_at_ms: int = 0
-    """When its last message was stored, or when it was made."""
+    """When its last message was stored, or when it was created."""
     closed_version: int = 0
     closed_since_s: float = 0.0
-    """Since when it is known here to be closed, in this version."""
+    """Since when this snode has seen it closed, in this version."""
 
 
 @dataclass(slots=True, eq=False)
 class LiteExpiry:
-    """Looks for lite topics whose time is over. Every snode does; that several do harms nothing."""
+    """Checks lite topics for expiry. Every snode does so, without harm."""
 
     cluster: Cluster
     links: EnodeLinks
     subscriptions: LiteSubscriptions
     clock: Clock
     _began: tuple[int, float] | None = field(default=None, init=False)
-    """What the wall clock and the monotonic one showed at the first sweep."""
+    """The wall clock and the monotonic clock at the first sweep."""
     _looks: dict[int, _Look] = field(default_factory=dict, init=False)
     _missing: set[tuple[str, str]] = field(default_factory=set, init=False)
-    """(client id, lite topic) of what has ended though a client subscribed to it; each is told once."""
+    """(client id, lite topic) of ended ones that a client subscribes to; each is notified once."""
 
     async def sweep(self) -> None:
-        """Close those whose time is over, delete those that are closed for long enough, tell who had subscribed."""
+        """Close expired lite topics, delete those closed for long enough, and notify their subscribers."""
         now_ms = self._now_ms()
         ending = self._ending()
         self._looks = {lite.topic_id: self._looks.get(lite.topic_id) or _Look() for _, lite in ending}
@@ -63,7 +63,7 @@ class LiteExpiry:
         ]
         for look, parent, lite in sorted(due, key=lambda one: one[0].looked_at_s)[:LOOKS_MAX]:
             look.looked_at_s = self.clock.monotonic_s()
-            with contextlib.suppress(OrtooError):  # away, or somebody was quicker: the next sweep sees
+            with contextlib.suppress(OrtooError):  # unreachable, or changed concurrently: the next sweep retries
                 await self._look(look, parent, lite)
         missing = {
             (client_id, name)
@@ -76,7 +76,7 @@ class LiteExpiry:
         self._missing = missing
 
     def _ending(self) -> list[tuple[Topic, Topic]]:
-        """All lite topics that do not live for ever, each with its parent."""
+        """All lite topics with a lifetime, each with its parent."""
         topics = self.cluster.directory.topics()
         parents = {one.name: one for one in topics if one.message_type is MessageType.LITE and one.lite_ttl_ms}
         if not parents:
@@ -86,7 +86,7 @@ class LiteExpiry:
         return [(parents[parent], one) for parent, one in named if parent in parents]
 
     async def _look(self, look: _Look, parent: Topic, lite: Topic) -> None:
-        """Errors: Unavailable; Conflict and NotFound when somebody else has changed or deleted it."""
+        """Errors: Unavailable, Conflict and NotFound if another process has changed or deleted it."""
         look.used_at_ms = await self._used_at_ms(lite)
         if look.used_at_ms + parent.lite_ttl_ms > self._now_ms():
             return
@@ -101,13 +101,13 @@ class LiteExpiry:
             _log.emit(log_events.LITE_TOPIC_EXPIRED, topic=lite.name)
 
     def _now_ms(self) -> int:
-        """The wall clock without its steps forward since the first sweep: one that is set wrong ends nothing."""
+        """The wall clock without its jumps forward since the first sweep, so that a wrong clock expires nothing."""
         now_ms, now_s = self.clock.now_ms(), self.clock.monotonic_s()
         began_ms, began_s = self._began = self._began or (now_ms, now_s)
         return min(now_ms, began_ms + int((now_s - began_s) * 1000))
 
     async def _used_at_ms(self, lite: Topic) -> int:
-        """An operator may have given it more queues than one."""
+        """When it was last used; an operator may have given it several queues."""
         return max([lite.created_at_ms, *[await self._stored_at_ms(lite, queue) for queue in lite.read_queues()]])
 
     async def _stored_at_ms(self, lite: Topic, queue: Queue) -> int:

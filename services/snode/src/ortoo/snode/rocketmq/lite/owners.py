@@ -1,7 +1,7 @@
-"""Whose a lite topic is in a group where each is for one client: the last that subscribed to it.
+"""The owner of a lite topic in a group with exclusive lite topics: the client that subscribed last.
 
-The lock of the lite topic's queue says so, for clients at all snodes: whoever subscribes takes it from who has it, and
-whoever receives asks whether it is still his. It ends with its snode, and when its client leaves.
+The owner has the lock of the lite topic's queue, which counts for clients at all snodes. A new subscription takes the
+lock over, and each receive checks it. The lock ends with its snode, and when its client leaves.
 """
 
 import contextlib
@@ -16,33 +16,33 @@ from ortoo.snode.enodes.link import EnodeLinks, LockRequest
 from ortoo.snode.rocketmq.protocol.names import lite_topic_of, stored_topic
 
 LOCK_GROUP_PREFIX = "%LMQ%"
-"""Before a group's name: its messages are popped, and what is popped has no locks under that name."""
+"""Prefix of a group's name in locks: messages of the group are popped, and popped groups cannot have locks."""
 OWNER = "lite"
-"""Of every such lock; its session is the client, so that a newer one takes it over."""
+"""The owner of every such lock; its session is the client, so that a newer one takes it over."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiteOwners:
-    """Takes, asks for and gives back lite topics of exclusive groups."""
+    """Takes, checks and releases lite topics of exclusive groups."""
 
     directory: Directory
     links: EnodeLinks
     runtime: Runtime
 
     def counts(self, group: str) -> bool:
-        """Whether each lite topic is for one client of this group."""
+        """Whether lite topics are exclusive in this group."""
         known = self.directory.group(group)
         return known is not None and known.lite_exclusive
 
     async def take(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
-        """The client has subscribed: the lite topics are its own from now on. Errors: Unavailable."""
+        """The client has subscribed: take the lite topics for it. Errors: Unavailable."""
         for enode in {queue.enode for queue in queues}:
             await self._ask(group, client_id, _on(enode, queues), resume=False)
 
     async def kept(self, group: str, client_id: str, queues: Sequence[Queue]) -> tuple[list[Queue], list[str]]:
-        """Those queues that are the client's now, and the lite topics that have become another's.
+        """The queues that the client still owns, and the lite topics that another client has taken over.
 
-        What lies on an enode that does not answer is neither.
+        Queues of an enode that does not answer are in neither.
         """
         if not self.counts(group):
             return list(queues), []
@@ -56,7 +56,7 @@ class LiteOwners:
         return [queue for queue in queues if queue in own], lost
 
     def release(self, client_id: str, group: str, parent: str, lite_topics: Iterable[str]) -> None:
-        """The client wants these no more; what another one has taken stays that one's."""
+        """The client has unsubscribed; locks that another one has taken stay."""
         if self.counts(group) and (names := list(lite_topics)):
             self.runtime.background.contained("lite owners", self._release(client_id, group, parent, names))
 
@@ -65,11 +65,11 @@ class LiteOwners:
         queues = [topic.read_queues()[0] for topic in topics if topic is not None]
         for enode in {queue.enode for queue in queues}:
             wishes = [self._request(group, client_id, queue, resume=True) for queue in _on(enode, queues)]
-            with contextlib.suppress(OrtooError):  # who subscribes next takes it over
+            with contextlib.suppress(OrtooError):  # the next subscriber takes the lock over
                 await self.links.to(enode).release_locks(wishes)
 
     async def _ask(self, group: str, client_id: str, queues: Sequence[Queue], *, resume: bool) -> set[Queue]:
-        """Which of these queues, all on one enode, the client has then. Errors: Unavailable."""
+        """The queues among these, all on one enode, that the client then owns. Errors: Unavailable."""
         wishes = [self._request(group, client_id, queue, resume=resume) for queue in queues]
         answers = await self.links.to(queues[0].enode).take_locks(self.runtime.incarnation, wishes)
         for answer in answers:

@@ -1,4 +1,4 @@
-"""Pops over the lite topics of one client: each is a queue of its own, and one message of each is out at a time."""
+"""Pops over the lite topics of one client: each is a separate queue with at most one leased message."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ from ortoo.snode.rocketmq.lite.topics import LiteTopics
 
 @dataclass(slots=True, eq=False)
 class LitePopping:
-    """Looks into all of a client's lite topics in turn, then waits at all of them."""
+    """Checks all of a client's lite topics in turn, then waits at all of them."""
 
     popping: Popping
     lite_topics: LiteTopics
     subscriptions: LiteSubscriptions
     owners: LiteOwners
     watch: DirectoryWatch
-    """Of the directory: a lite topic may come that is subscribed to and not there yet."""
+    """The directory's watch: a subscribed lite topic may be created later."""
     runtime: Runtime
     _turn: int = 0
 
     async def pop(self, call: PopCall, parent: Topic) -> PopAnswer:
-        """Lease messages to a client, waiting for the first. What it subscribes to meanwhile counts at once.
+        """Lease messages to a client, waiting for the first. Changes of its subscription count at once.
 
-        Errors: as `Popping`; Refused with ILLEGAL_TOPIC when the group has another parent.
+        Errors: as `Popping`, or Refused with ILLEGAL_TOPIC if the group has another parent.
         """
         self.subscriptions.check_parent(call.group, parent.name)
         exclusive = self.owners.counts(call.group)
@@ -65,7 +65,7 @@ class LitePopping:
         return self.subscriptions.of(call.consumer, call.group, call.topic, self.runtime.clock.monotonic_s())
 
     async def _owned(self, call: PopCall, queues: list[Queue]) -> list[Queue]:
-        """Of an exclusive group: those that are still the client's."""
+        """For an exclusive group: the queues that the client still owns."""
         own, lost = await self.owners.kept(call.group, call.consumer, queues)
         self.subscriptions.lose(call.consumer, lost)
         return own
@@ -78,14 +78,14 @@ class LitePopping:
         return queues[at:] + queues[:at]
 
     async def _look(self, queues: Sequence[Queue], call: PopCall, found: list[PopAnswer]) -> None:
-        """Add what is there now to `found`, which is the caller's even if this is called off."""
+        """Add the messages available now to `found`, which stays the caller's if this is cancelled."""
         failure: OrtooError | None = None
         for queue in queues:
             if len(found) >= call.messages_max:
                 break
             try:
                 answer = await self.popping.pop(_one_of(queue, call, wait_ms=0))
-            except OrtooError as error:  # one enode that is away holds up only its own
+            except OrtooError as error:  # an unreachable enode blocks only its own queues
                 failure = error
                 continue
             found += [answer] if answer.batches else []
@@ -95,9 +95,9 @@ class LitePopping:
     async def _wait(
         self, queues: Sequence[Queue], call: PopCall, events: Sequence[asyncio.Event], found: list[PopAnswer]
     ) -> None:
-        """Add what the first ones bring to `found`; nothing when the time is over or one of the events has come."""
+        """Add the first messages that arrive to `found`; nothing after the timeout or when an event is set."""
         calls = [_one_of(queue, call, wait_ms=call.wait_ms) for queue in queues]
-        # Tasks, not futures of theirs: one that is called off must hear it at once, or what it got would be lost.
+        # These are tasks, not futures of them: a cancelled pop must notice it at once, or its messages would be lost.
         pops = [self.runtime.background.contained("lite pop", tried(self.popping.pop(one))) for one in calls]
         changes = [self.runtime.background.asked("lite change", event.wait()) for event in events]
         clock = self.runtime.background.asked("lite deadline", self.runtime.clock.sleep(call.wait_ms / 1000))
@@ -116,7 +116,7 @@ class LitePopping:
                 task.cancel()
 
     async def _still_wanted(self, found: Sequence[PopAnswer], queues: Sequence[Queue]) -> list[PopAnswer]:
-        """What lies in these queues; the rest was subscribed to when it was asked for, and goes back."""
+        """The answers of these queues; others are of ended subscriptions and are released."""
         kept: list[PopAnswer] = []
         for answer in found:
             if all(batch.queue in queues for batch in answer.batches):
@@ -126,7 +126,7 @@ class LitePopping:
         return kept
 
     async def _cut(self, found: Sequence[PopAnswer], call: PopCall) -> PopAnswer:
-        """As many as are wanted; several may have come at once, and the rest goes back."""
+        """At most the requested number of messages; several may have arrived at once, and the rest is released."""
         batches = [batch for answer in found for batch in answer.batches]
         if len(batches) > call.messages_max:
             await self.popping.release(PopAnswer(batches[call.messages_max :]))

@@ -1,4 +1,4 @@
-"""Which client receives which lite topics. What is known here is lost with the snode; clients say it again."""
+"""The lite topics that clients subscribe to. They are lost with the snode; clients send them repeatedly."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -19,19 +19,19 @@ from ortoo.snode.rocketmq.protocol.names import group_name, lite_topic_of, store
 
 TOTAL_MAX = 100_000
 SILENT_S = 180.0
-"""A client that has not said its lite topics for so long has none; it says them every 30 s."""
+"""Timeout after which an unrepeated subscription is dropped; clients repeat it every 30 s."""
 
 
 @dataclass(slots=True)
 class LiteSubscription:
-    """The lite topics of one client, all below one parent."""
+    """The lite topics of one client, all of one parent."""
 
     group: str
     parent: str
     lite_topics: frozenset[str] = frozenset()
     said_at_s: float = 0.0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the lite topics have changed; made anew by then."""
+    """Set when the lite topics have changed, and then replaced."""
 
 
 class LiteSubscriptions:
@@ -42,7 +42,7 @@ class LiteSubscriptions:
         tell: Callable[[str, str], None] = lambda client_id, lite_topic: None,
         release: Callable[[str, str, str, Iterable[str]], None] = lambda client_id, group, parent, lite_topics: None,
     ) -> None:
-        """`tell` a client that it is subscribed to a lite topic no more; `release` what a client does not want."""
+        """`tell` notifies a client of an ended subscription; `release` frees lite topics that a client gives up."""
         self.tell = tell
         self._release = release
         self._by_client: dict[str, LiteSubscription] = {}
@@ -50,13 +50,13 @@ class LiteSubscriptions:
         self._total = 0
 
     def check_parent(self, group: str, parent: str) -> None:
-        """A group has one parent topic as long as it has members. Errors: Refused with ILLEGAL_TOPIC."""
+        """Check that a group with members has this parent topic. Errors: Refused with ILLEGAL_TOPIC."""
         known = next(iter(self._of_group.get(group, {}).values()), None)
         if known is not None and known.parent != parent:
             raise Refused(Code.ILLEGAL_TOPIC, f"group {group} receives lite topics of {known.parent}, not of {parent}")
 
     def of(self, client_id: str, group: str, parent: str, now_s: float) -> LiteSubscription:
-        """What a client has said, or an empty subscription that begins now."""
+        """A client's subscription; a new, empty one if there is none."""
         known = self._by_client.get(client_id)
         if known is None or (known.group, known.parent) != (group, parent):
             self.drop(client_id)
@@ -65,9 +65,9 @@ class LiteSubscriptions:
         return known
 
     def put(self, known: LiteSubscription, names: frozenset[str], now_s: float) -> None:
-        """These lite topics and no others.
+        """Replace the lite topics.
 
-        Errors: Refused when they are too many, Overloaded when those of all clients are.
+        Errors: Refused if they are too many, Overloaded if those of all clients are.
         """
         self._check(known, names)
         known.said_at_s = now_s
@@ -82,7 +82,7 @@ class LiteSubscriptions:
         return list(self._by_client.items())
 
     def lose(self, client_id: str, names: Collection[str]) -> None:
-        """Take lite topics from a client that did not ask for it, and tell it."""
+        """Remove lite topics of a client without its request, and notify it."""
         known = self._by_client.get(client_id)
         if known is not None and names:
             self.put(known, known.lite_topics.difference(names), known.said_at_s)
@@ -90,18 +90,18 @@ class LiteSubscriptions:
             self.tell(client_id, name)
 
     def take_from_others(self, client_id: str, group: str, names: Collection[str]) -> None:
-        """Of an exclusive group: this client has subscribed to lite topics, so the others lose them."""
+        """In an exclusive group: this client has subscribed to lite topics, so the others lose them."""
         for other, known in list(self._of_group.get(group, {}).items()):
             if other != client_id:
                 self.lose(other, known.lite_topics.intersection(names))
 
     def check_room(self, client_id: str, names: Collection[str]) -> None:
-        """Refuse to add what is too much, before anything is done for it. Errors: as `put`."""
+        """Refuse too many additional lite topics before any work for them. Errors: as `put`."""
         known = self._by_client.get(client_id) or LiteSubscription("", "")
         self._check(known, known.lite_topics.union(names))
 
     def drop(self, client_id: str) -> None:
-        """A client has no lite topics any more."""
+        """Remove all lite topics of a client."""
         gone = self._by_client.pop(client_id, None)
         if gone is None:
             return
@@ -115,14 +115,14 @@ class LiteSubscriptions:
         gone.changed.set()
 
     def drop_silent(self, now_s: float) -> None:
-        """Forget what was not said again for too long."""
+        """Remove subscriptions that were not repeated in time."""
         for client_id, one in list(self._by_client.items()):
             if now_s - one.said_at_s > SILENT_S:
                 self.drop(client_id)
 
     def _check(self, known: LiteSubscription, names: frozenset[str]) -> None:
         if len(names) > LITE_TOPICS_MAX:
-            what = f"{len(names)} lite topics for one client; at most {LITE_TOPICS_MAX}"
+            what = f"{len(names)} lite topics for one client; give at most {LITE_TOPICS_MAX}"
             raise Refused(Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, what)
         if self._total + len(names) - len(known.lite_topics) > max(TOTAL_MAX, self._total):
             raise Overloaded(f"clients of this snode have {self._total} lite topics; use another snode")
@@ -130,7 +130,7 @@ class LiteSubscriptions:
 
 @dataclass(frozen=True, slots=True)
 class LiteSync:
-    """Takes what clients say, and makes the lite topics that they want."""
+    """Applies clients' subscriptions, and creates missing lite topics."""
 
     watch: DirectoryWatch
     subscriptions: LiteSubscriptions
@@ -139,14 +139,14 @@ class LiteSync:
     clock: Clock
 
     async def sync(self, caller: Caller, request: SyncLiteSubscriptionRequest) -> SyncLiteSubscriptionResponse:
-        """Take a client's lite topics. Errors: Refused, NotFound, Overloaded, Unavailable; then nothing has changed."""
+        """Apply a client's lite topics. Errors: Refused, NotFound, Overloaded, Unavailable."""
         group, parent_name = group_name(request.group), topic_name(request.topic)
         names = set(request.lite_topic_set)
         if len(names) > LITE_TOPICS_MAX:
-            what = f"{len(names)} lite topics at once; at most {LITE_TOPICS_MAX} for one client"
+            what = f"{len(names)} lite topics at once; give at most {LITE_TOPICS_MAX} for one client"
             raise Refused(Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, what)
         if request.HasField("offset_option") and not _is_last(request.offset_option):
-            what = "only OffsetOption LAST is served: a group goes on where it was, or begins with the first message"
+            what = "only OffsetOption LAST is supported: a group continues at its offset, or at the first message"
             raise Refused(Code.NOT_IMPLEMENTED, what)
         parent = await self.watch.topic(parent_name)
         if parent.message_type is not MessageType.LITE:
@@ -171,13 +171,13 @@ class LiteSync:
             case LiteSubscriptionAction.COMPLETE_REMOVE:
                 self.subscriptions.drop(caller.client_id)
             case _:
-                raise Refused(Code.BAD_REQUEST, f"{request.action} is no action of a lite subscription")
+                raise Refused(Code.BAD_REQUEST, f"{request.action} is not an action of a lite subscription")
         return SyncLiteSubscriptionResponse(status=ok())
 
     async def _queues(
         self, parent: Topic, names: Sequence[str], action: LiteSubscriptionAction.ValueType
     ) -> list[Queue]:
-        """Where they lie. What is subscribed to now is made; what is only said again may have ended, and stays so."""
+        """The queues. New subscriptions create them; repeated ones do not, because the lite topic may have ended."""
         if action == LiteSubscriptionAction.PARTIAL_ADD:
             return [await self.lite_topics.ensure(parent, name) for name in names]
         return [queue for name in names if (queue := self.lite_topics.queue(parent, name)) is not None]
@@ -185,14 +185,14 @@ class LiteSync:
     async def _owned(
         self, client_id: str, group: str, queues: Sequence[Queue], action: LiteSubscriptionAction.ValueType
     ) -> set[str]:
-        """Make lite topics this client's own, or find which of them have become another's. Errors: as `sync`."""
+        """Make this client the owner of lite topics, or find those that it lost. Errors: as `sync`."""
         if action == LiteSubscriptionAction.PARTIAL_ADD:
             names = [lite_topic_of(queue.topic) for queue in queues]
             self.subscriptions.check_room(client_id, names)
             await self.owners.take(group, client_id, queues)
             self.subscriptions.take_from_others(client_id, group, names)
             return set()
-        # The client says again what it thinks to have; it may not have heard yet that another one subscribed.
+        # The client repeats its subscription; it may not have been notified yet that another client took a topic over.
         _, lost = await self.owners.kept(group, client_id, queues)
         self.subscriptions.lose(client_id, lost)
         return set(lost)

@@ -1,4 +1,4 @@
-"""The topics that hold lite topics' messages: one of one queue for each, made when it is first needed."""
+"""The topics of lite topics' messages: one topic with one queue for each, created on first use."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ PER_PARENT_MAX = 10_000
 
 
 class LiteTopics:
-    """Finds and makes them."""
+    """Finds and creates them."""
 
     def __init__(self, cluster: Cluster, arrival: TopicArrival) -> None:
         self._directory = cluster.directory
@@ -25,14 +25,14 @@ class LiteTopics:
         self._making: dict[str, asyncio.Event] = {}
 
     def queue(self, parent: Topic, lite_topic: str) -> Queue | None:
-        """Where a lite topic's messages lie; None if there are none yet."""
+        """The queue of a lite topic; None if it does not exist yet."""
         topic = self._directory.find_topic(stored_topic(parent.name, lite_topic))
         return topic.read_queues()[0] if topic is not None else None
 
     async def ensure(self, parent: Topic, lite_topic: str, *, to_send: bool = False) -> Queue:
-        """The queue of a lite topic, made if there is none; `to_send`, opened again if its time was over.
+        """The queue of a lite topic, created if missing; with `to_send` an expired one is reopened.
 
-        Errors: Refused with LITE_TOPIC_QUOTA_EXCEEDED or ILLEGAL_LITE_TOPIC; Unavailable.
+        Errors: Refused with LITE_TOPIC_QUOTA_EXCEEDED or ILLEGAL_LITE_TOPIC, Unavailable.
         """
         name = stored_topic(parent.name, lite_topic)
         while (topic := self._directory.find_topic(name)) is None or (to_send and _is_closed(parent, topic)):
@@ -52,7 +52,7 @@ class LiteTopics:
         return topic.read_queues()[0]
 
     async def _open(self, name: str) -> None:
-        """Let senders at a closed one; if it was deleted meanwhile, wait until that is known, to make a new one."""
+        """Reopen a closed one for senders; if it was deleted meanwhile, wait until that is visible here."""
         try:
             await self._arrival.of(await self._name_server.set_permission(name, Permission.READ_WRITE))
         except NotFound:
@@ -66,7 +66,7 @@ class LiteTopics:
             return await self._name_server.create_topic(
                 name, queue_count=1, enodes=(chosen.enode,), message_type=MessageType.FIFO
             )
-        except AlreadyExists:  # another snode made it, and chose otherwise
+        except AlreadyExists:  # another snode created it with other settings
             return await self._name_server.get_topic(name)
 
     def _check_room(self, parent: Topic) -> None:
@@ -75,10 +75,10 @@ class LiteTopics:
         if count >= PER_PARENT_MAX:
             raise Refused(
                 Code.LITE_TOPIC_QUOTA_EXCEEDED,
-                f"topic {parent.name} has {count} lite topics, which is the most; delete some that are not used",
+                f"topic {parent.name} has {count} lite topics, the maximum; delete unused ones",
             )
 
 
 def _is_closed(parent: Topic, lite: Topic) -> bool:
-    """Whether its time was over; without one it was an operator who closed it."""
+    """Whether it was closed by expiry; without a lifetime an operator closed it."""
     return bool(parent.lite_ttl_ms) and not lite.writable

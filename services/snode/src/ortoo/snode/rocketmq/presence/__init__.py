@@ -1,5 +1,5 @@
-"""RocketMQ's clients while they are there: heartbeats, and the conversation on their telemetry streams.
+"""The presence of RocketMQ's clients: heartbeats, and the conversation on their telemetry streams.
 
-In come signs of life, settings and answers to commands; out go settings, and each answer to who waits for it. `rpc`
-alone may import this room.
+It takes heartbeats, settings and answers to commands; it returns settings, and passes each answer to its waiting
+caller. Only `rpc` imports this package.
 """

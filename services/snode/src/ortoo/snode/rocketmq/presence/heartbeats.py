@@ -27,7 +27,7 @@ class Presence:
     clock: Clock
 
     async def heartbeat(self, caller: Caller, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
-        """A client lives; after a restart of the server this is how it is known again. Errors: Refused."""
+        """A client is alive; after a restart of the server this registers it again. Errors: Refused."""
         is_consumer = request.client_type in CONSUMER_TYPES
         group = group_name(request.group) if is_consumer else ""
         client = self.clients.seen(caller, self.clock.monotonic_s())
@@ -39,7 +39,7 @@ class Presence:
     async def leave(
         self, caller: Caller, request: pb.NotifyClientTerminationRequest
     ) -> pb.NotifyClientTerminationResponse:
-        """A client goes; one that is not known may go as well. Errors: Refused."""
+        """A client leaves, registered or not. Errors: Refused."""
         if request.HasField("group") and request.group.name:
             group_name(request.group)
         client = self.clients.leave(caller.client_id)
@@ -51,13 +51,13 @@ class Presence:
         return pb.NotifyClientTerminationResponse(status=ok())
 
     async def sweep(self) -> None:
-        """Let those go that have been silent for too long."""
+        """Remove clients that have been silent for too long."""
         for client in self.clients.expired(self.clock.monotonic_s()):
             self.registration.leave(client)
             self.transacting.listens_no_more(client)
             self.lite_subscriptions.drop(client.client_id)
         for client_id, group in self.leases.holders():
-            # One that connected to another snode meanwhile still works on what it has from here.
+            # A client that moved to another snode still works on messages from here.
             if self.clients.get(client_id) is None and self.registration.member(group, client_id) is None:
                 await self.leases.client_left(client_id, counts=True)
         self.lite_subscriptions.drop_silent(self.clock.monotonic_s())

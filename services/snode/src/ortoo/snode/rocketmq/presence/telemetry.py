@@ -1,4 +1,4 @@
-"""The conversation on a client's telemetry stream: its settings answered at once, the server's commands passed on."""
+"""The conversation on a client's telemetry stream: its settings are answered at once, commands are forwarded."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,11 +21,11 @@ from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
 from ortoo.snode.rocketmq.send.transacting import Transacting
 
 FAREWELL_S = 2.0
-"""How long a client that has not read for a long time may take to hear why its stream ends."""
+"""Time for a client that has not read for long to receive the reason why its stream ends."""
 REPEATS_S = (1.0, 2.0, 7.0)
-"""When the settings are said again to a client that may have missed the first answer."""
+"""Delays after which the settings are repeated, for a client that may have missed the first answer."""
 ANSWERS = ("thread_stack_trace", "verify_message_result", "verify_message_command")
-"""Words that answer a command. With the last the Node.js client says that it does not know the command."""
+"""Commands that are answers. With the last one the Node.js client reports that it does not know a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class Telemetry:
     registration: Registration
     runtime: Runtime
     _asked: dict[str, asyncio.Future[TelemetryCommand]] = field(default_factory=dict, init=False)
-    """By nonce, the commands whose answers are waited for."""
+    """By nonce, the commands that wait for an answer."""
 
     async def converse(
         self, caller: Caller, requests: AsyncIterator[TelemetryCommand]
     ) -> AsyncIterator[TelemetryCommand]:
-        """Everything for the client until either side ends. Errors: what is wrong with the settings, said before."""
+        """Yield the commands for the client until either side ends. Errors: those of its settings."""
         stream = CommandStream(current_share())
         scope = self.runtime.background.scope("Telemetry", failed=stream.end)
         scope.start("listen", self._listen(caller, requests, stream, scope))
@@ -60,11 +60,11 @@ class Telemetry:
                 self.transacting.listens_no_more(client)
 
     def say(self, client_id: str, command: TelemetryCommand) -> str:
-        """Tell a client something under a new nonce. Errors: Unavailable when it has no stream here; Overloaded."""
+        """Send a command to a client under a new nonce. Errors: Unavailable without a stream here, Overloaded."""
         client = self.clients.get(client_id)
         if client is None or client.stream is None:
             raise Unavailable(
-                f"client {client_id} has no telemetry stream to this snode now, so it hears no commands; try again",
+                f"client {client_id} has no telemetry stream to this snode now, so it gets no commands; retry",
                 field="client_id",
             )
         kind = command.WhichOneof("command")
@@ -75,9 +75,9 @@ class Telemetry:
         return nonce
 
     async def ask(self, client_id: str, command: TelemetryCommand, timeout_s: float) -> TelemetryCommand:
-        """Tell a client something; its answer.
+        """Send a command to a client; returns its answer.
 
-        Errors: as `say`; Unavailable when the client does not answer, as some kinds of client never do.
+        Errors: as `say`, or Unavailable if the client does not answer, as some kinds of client never do.
         """
         nonce = self.say(client_id, command)
         answer: asyncio.Future[TelemetryCommand] = asyncio.get_running_loop().create_future()
@@ -101,7 +101,7 @@ class Telemetry:
             stream.end()
         except Overloaded as error:
             stream.end(error)
-            # The end travels behind what it does not read, so that one that goes on so never hears of it.
+            # The status follows queued commands, so a client that still does not read never receives it.
             await self.runtime.clock.sleep(FAREWELL_S)
             if (share := current_share()) is not None:
                 share.end()
@@ -119,19 +119,19 @@ class Telemetry:
         if kind == "settings":
             client.peer = caller.peer()
             self._settle(client, request.settings, stream, scope)
-        elif kind in ANSWERS:  # else a newer client's word that this server does not know
+        elif kind in ANSWERS:  # otherwise it is a command of a newer client, unknown to this server
             answer = self._asked.get(getattr(request, kind).nonce)
             if answer is not None and not answer.done():
                 answer.set_result(request)
 
     def _settle(self, client: Client, settings: Settings, stream: CommandStream, scope: Scope) -> None:
-        """Learn who the client is, and answer. Errors: Refused, Invalid, Overloaded."""
+        """Store the client's settings, and answer. Errors: Refused, Invalid, Overloaded."""
         check_size(settings)
         if settings.HasField("subscription"):
             part = settings.subscription
             client.group = group_name(part.group)
             for entry in part.subscriptions:
-                topic_name(entry.topic)  # a filter that is wrong is told where it is used, at ReceiveMessage
+                topic_name(entry.topic)  # a wrong filter is refused later, at ReceiveMessage
         elif settings.HasField("publishing"):
             self.clients.publishes(client, {topic_name(topic) for topic in settings.publishing.topics})
         else:
@@ -146,7 +146,7 @@ class Telemetry:
         command = TelemetryCommand(status=ok(), settings=reply)
         stream.say(command)
         if is_new and client.language == NODE_JS:
-            # It may begin to listen for the answer only after it came; then it would wait for ever.
+            # A client may start to listen after the answer arrived; then it would wait for ever.
             scope.start("settings again", self._repeat(stream, command))
 
     async def _repeat(self, stream: CommandStream, command: TelemetryCommand) -> None:

@@ -1,5 +1,5 @@
-"""The protocol's words: callers, codes, names, filters and messages.
+"""The elements of the protocol: callers, codes, names, filters and messages.
 
-In come the protocol's messages, out go plain values, and back. Every other room of the gateway may import this one;
-it imports none of them.
+It converts between the protocol's messages and plain values. Every other package of the gateway may import this one; it
+imports none of them.
 """

@@ -1,4 +1,4 @@
-"""Who calls: what a client says of itself with every call, and how long it waits for the answer."""
+"""The caller: its identity in the headers of every call, and its deadline."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,39 +14,39 @@ WAIT_MS_MAX = 20_000
 MARGIN_MS = 500
 """An empty answer must arrive before the client's deadline, or each empty poll is an error there."""
 REQUEST_TIMEOUT_MS = 3_000
-"""What clients give a request that do not say."""
+"""The request timeout of clients that send none."""
 SHORT_MS = 1_000
-"""With less than this left a poll looks once and answers."""
+"""With less time left a poll does not wait."""
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Caller(NamedTuple):
-    """The metadata of one call. Texts may be empty; none of them is trusted to be well formed."""
+    """The metadata of one call. Texts may be empty or malformed."""
 
     client_id: str
     language: str = ""
     """As the client spells it: `HTTP` is Node.js."""
     client_version: str = ""
     remaining_s: float | None = None
-    """How long the client waits for the answer; None = for ever."""
+    """Time until the client's deadline; None = unlimited."""
     context: Context | None = None
 
     def peer(self) -> str:
-        """Where the call comes from, as host:port. It costs a tenth of a send to ask gRPC."""
+        """The address of the caller, as host:port. Asking gRPC costs a tenth of a send."""
         return peer_of(self.context) if self.context is not None else ""
 
     async def end(self) -> None:
-        """End the call well, and wait until gRPC has taken all answers; through grpc.aio each `yield` does.
+        """End the call successfully, and wait until gRPC has taken all answers; with grpc.aio each `yield` does.
 
-        Errors: CancelledError if the client went away before it had them.
+        Errors: CancelledError if the client disconnected before it had them.
         """
         if type(self.context) is FrontContext:
             await self.context.end()
 
     def wait_ms(self, wanted_ms: int, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> int:
-        """How long a poll may wait; a client that says nothing (0) waits as long as its deadline allows.
+        """The wait of a poll; without a wish (0) it is as long as the deadline allows.
 
-        Of that deadline half the time is kept that such a client gives its other requests: as RocketMQ does.
+        Half of such a client's timeout for other requests is kept in reserve, as in RocketMQ.
         """
         if self.remaining_s is None:
             return min(wanted_ms or WAIT_MS_MAX, WAIT_MS_MAX)
@@ -65,7 +65,7 @@ def headers_of(context: Context) -> dict[str, str]:
 
 
 def caller_of(context: Context, said: Mapping[str, str]) -> Caller:
-    """Who calls, by the headers. Errors: Refused with CLIENT_ID_REQUIRED."""
+    """The caller, from the headers. Errors: Refused with CLIENT_ID_REQUIRED."""
     client_id = said.get("x-mq-client-id", "").strip()
     if not client_id:
         raise Refused(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing; every call needs it")
@@ -81,6 +81,6 @@ def caller_of(context: Context, said: Mapping[str, str]) -> Caller:
 
 
 def peer_of(context: Context) -> str:
-    """Where a call comes from, host:port; gRPC writes `ipv4:127.0.0.1:5000` and `ipv6:%5B::1%5D:5000`."""
+    """The address of a caller, host:port; gRPC writes `ipv4:127.0.0.1:5000` and `ipv6:%5B::1%5D:5000`."""
     _, _, address = context.peer().partition(":")
     return address.replace("%5B", "[").replace("%5D", "]")

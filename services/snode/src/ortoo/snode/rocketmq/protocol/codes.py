@@ -30,7 +30,7 @@ BY_FIELD: tuple[tuple[type[errors.OrtooError], str, Code.ValueType], ...] = (
     (errors.Forbidden, "authorization", Code.UNAUTHORIZED),
     (errors.Conflict, "transaction_id", Code.INVALID_TRANSACTION_ID),
 )
-"""What an error about one field is called. Fields are compared by their last part: `messages[3].keys[1]` is `keys`."""
+"""Codes of errors about one field. Fields are compared by their last part: `messages[3].keys[1]` is `keys`."""
 
 BY_KIND: tuple[tuple[type[errors.OrtooError], Code.ValueType], ...] = (
     (errors.Invalid, Code.BAD_REQUEST),
@@ -46,14 +46,14 @@ BY_KIND: tuple[tuple[type[errors.OrtooError], Code.ValueType], ...] = (
     (errors.Unsupported, Code.NOT_IMPLEMENTED),
     (errors.Internal, Code.INTERNAL_SERVER_ERROR),
 )
-"""What every other error of a kind is called."""
+"""Codes of all other errors, by kind."""
 
 _BY_FIELD = {(kind, field): code for kind, field, code in BY_FIELD}
 _BY_KIND = dict(BY_KIND)
 
 
 class Refused(Exception):
-    """A request that the protocol has a code of its own for."""
+    """An error with a code of the protocol."""
 
     def __init__(self, code: Code.ValueType, message: str) -> None:
         super().__init__(message)
@@ -63,12 +63,12 @@ class Refused(Exception):
 
 @cache
 def ok() -> Status:
-    """The status of success, which nobody changes; clients take a missing one for a failure."""
+    """The status of success, always the same; clients treat a missing one as a failure."""
     return Status(code=Code.OK, message="ok")
 
 
 def code_of(error: errors.OrtooError) -> Code.ValueType:
-    """The code that stands for `error`."""
+    """The code of `error`."""
     kind, parts = kind_of(error), error.field.split(".")
     for part in reversed(parts):
         code = _BY_FIELD.get((kind, part.partition("[")[0]))
@@ -78,7 +78,7 @@ def code_of(error: errors.OrtooError) -> Code.ValueType:
 
 
 def status_of(error: errors.OrtooError | Refused) -> Status:
-    """How a failed call ended, in the protocol's words."""
+    """The status of a failed call."""
     if isinstance(error, Refused):
         return Status(code=error.code, message=told(str(error)))
     count_told(error)
@@ -86,7 +86,7 @@ def status_of(error: errors.OrtooError | Refused) -> Status:
 
 
 def common_status(codes: list[Code.ValueType]) -> Status:
-    """The status above entries: theirs if they agree, else MULTIPLE_RESULTS."""
+    """The status of all entries: theirs if they agree, else MULTIPLE_RESULTS."""
     if not codes:
         return Status(code=Code.INTERNAL_SERVER_ERROR, message="there is no result")
     if len(set(codes)) > 1:

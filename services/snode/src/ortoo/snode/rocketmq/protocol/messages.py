@@ -1,4 +1,4 @@
-"""Messages between the protocol's words and ours; everything a producer set survives the way there and back."""
+"""Conversion of messages between the protocol and ours; all fields of a producer survive the round trip."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from ortoo.snode.rocketmq.protocol.names import RESERVED_PROPERTIES, check_lite_
 DELAY_MS_MAX = 366 * 86_400_000
 RECOVERY_S_MAX = 3600
 LITE_GROUP_LENGTH = 63
-# Looked up once: each look at a member of a protobuf enum takes as long as five calls of a function.
+# Looked up once: each access to a member of a protobuf enum takes as long as five function calls.
 NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY, LITE = map(
     MessageType.Value, ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE")
 )
@@ -32,18 +32,18 @@ T = TypeVar("T", Duration, Timestamp)
 
 
 class Sent(NamedTuple):
-    """One message as it was sent, and what the protocol asks for it."""
+    """One sent message, and the protocol's options for it."""
 
     message: Message
     message_type: MessageType.ValueType
     recovery_s: int | None = None
-    """When an undecided transaction is first asked for; None = the group's default."""
+    """When an open transaction is first checked; None = the group's default."""
     lite_topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Where a delivered message lies and what is known of this delivery."""
+    """The location of a delivered message, and the data of this delivery."""
 
     topic: str
     enode: str
@@ -59,10 +59,10 @@ class Delivery:
 
 
 def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: Callable[[], str]) -> Sent:
-    """Read and check the `at`-th message of a request. Errors: Refused; Invalid, naming the field."""
+    """Read and check the `at`-th message of a request. Errors: Refused, Invalid, naming the field."""
     system, properties = sent.system_properties, dict(sent.user_properties)
     if len(properties) > 1:
-        properties = dict(sorted(properties.items()))  # the order of a protobuf map is that of chance
+        properties = dict(sorted(properties.items()))  # the order of a protobuf map is random
     _check_sizes(sent, properties, at)
     kind = _type_of(sent, at)
     deliver_at_ms = in_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
@@ -70,7 +70,7 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: Callable[[
         ahead_ms = deliver_at_ms - now_ms
         raise Refused(Code.ILLEGAL_DELIVERY_TIME, f"messages[{at}] is due in {ahead_ms} ms; at most {DELAY_MS_MAX}")
     if not system.message_id.strip():
-        raise Refused(Code.ILLEGAL_MESSAGE_ID, f"messages[{at}] has no message id; the producer makes one")
+        raise Refused(Code.ILLEGAL_MESSAGE_ID, f"messages[{at}] has no message id; the producer must set one")
     if system.body_encoding not in _BODY_ENCODINGS:
         raise Refused(Code.MESSAGE_CORRUPTED, f"messages[{at}]: body encoding {system.body_encoding} is unknown")
     message = Message(
@@ -92,14 +92,14 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: Callable[[
     if system.HasField("orphaned_transaction_recovery_duration"):
         recovery_s = system.orphaned_transaction_recovery_duration.seconds
         if not 0 <= recovery_s <= RECOVERY_S_MAX:
-            raise Refused(Code.BAD_REQUEST, f"messages[{at}]: recovery after {recovery_s} s; at most {RECOVERY_S_MAX}")
+            raise Refused(Code.BAD_REQUEST, f"messages[{at}] has recovery {recovery_s} s; at most {RECOVERY_S_MAX}")
     return Sent(message, kind, recovery_s, system.lite_topic if kind == LITE else "")
 
 
 def delivered(message: Message, to: Delivery, namespace: str = "") -> definition_pb2.Message:
-    """Write a message for a consumer, with every field that some client cannot do without.
+    """Write a message for a consumer, with every field that some client requires.
 
-    Field by field in its place: made of parts that are made before, it would take twice as long.
+    Fields are set in place: assembling it from separate parts would take twice as long.
     """
     made = definition_pb2.Message(body=message.body)
     made.topic.name, made.topic.resource_namespace = to.topic, namespace
@@ -135,7 +135,7 @@ def delivered(message: Message, to: Delivery, namespace: str = "") -> definition
 
 
 def md5_text(body: bytes) -> str:
-    """MD5 over the stored bytes in upper-case hexadecimal: the one digest that every client reads alike."""
+    """MD5 of the stored bytes in upper-case hexadecimal: the one digest that all clients read alike."""
     return hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
 
 
@@ -160,13 +160,13 @@ def in_ms(time: Duration | Timestamp) -> int:
 
 
 def _type_of(sent: definition_pb2.Message, at: int) -> MessageType.ValueType:
-    """What a message asks for; its properties say so, and only transactions are told by their type alone."""
+    """The type of a message by its properties; only transactions are recognised by their type."""
     system = sent.system_properties
     if system.message_type == TRANSACTION:
         return TRANSACTION
     asked = [kind for field, kind in _TYPE_OF_FIELD.items() if system.HasField(field)]  # type: ignore[arg-type]
     if LITE in asked and len(asked) > 1:
-        words = f"messages[{at}] is for a lite topic and more than that"
+        words = f"messages[{at}] is for a lite topic and has another type as well"
         raise Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, words)
     return asked[0] if asked else NORMAL
 
@@ -184,28 +184,28 @@ def _delivered_type(message: Message, to: Delivery) -> MessageType.ValueType:
 
 
 def _message_group(system: definition_pb2.SystemProperties, kind: MessageType.ValueType) -> str | None:
-    """The messages of a lite topic are one message group: so they come one after another."""
+    """The messages of a lite topic are one message group, and therefore ordered."""
     if kind == LITE:
-        # Longer names of lite topics than of message groups are allowed; one topic holds one group anyway.
+        # Names of lite topics may be longer than message groups; one topic holds one group anyway.
         return check_lite_topic(system.lite_topic)[:LITE_GROUP_LENGTH]
     return system.message_group if system.HasField("message_group") else None
 
 
 def _check_sizes(sent: definition_pb2.Message, properties: Mapping[str, str], at: int) -> None:
-    """Errors: Refused, for what is missing or too large; Invalid, for a property with a name of RocketMQ's."""
+    """Errors: Refused if something is missing or too large, Invalid for a property with a reserved name."""
     system, body_bytes = sent.system_properties, len(sent.body)
     if not body_bytes:
         raise Refused(Code.MESSAGE_BODY_EMPTY, f"messages[{at}] has no body; a message needs at least 1 byte")
     if body_bytes > BODY_BYTES_MAX:
-        words = f"messages[{at}]: the body has {body_bytes} bytes; at most {BODY_BYTES_MAX} fit"
+        words = f"messages[{at}] has a body of {body_bytes} bytes; at most {BODY_BYTES_MAX} fit"
         raise Refused(Code.MESSAGE_BODY_TOO_LARGE, words)
     if len(properties) > PROPERTIES_MAX:
         words = f"messages[{at}] has {len(properties)} properties; at most {PROPERTIES_MAX} fit"
         raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, words)
     size = len("".join((system.tag, *system.keys, *properties, *properties.values())).encode())
     if size > TEXT_BYTES_MAX:
-        words = f"messages[{at}]: tag, keys and properties have {size} bytes; at most {TEXT_BYTES_MAX} fit"
+        words = f"messages[{at}] has {size} bytes of tag, keys and properties; at most {TEXT_BYTES_MAX} fit"
         raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, words)
     if not RESERVED_PROPERTIES.isdisjoint(properties):
         name = next(name for name in properties if name in RESERVED_PROPERTIES)
-        raise Invalid(f"{name!r} is RocketMQ's own; choose another name", field=f"messages[{at}].properties")
+        raise Invalid(f"{name!r} is reserved by RocketMQ; choose another name", field=f"messages[{at}].properties")

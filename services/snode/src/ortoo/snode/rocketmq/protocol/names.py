@@ -1,4 +1,4 @@
-"""Which topics, groups and lite topics the protocol lets clients name, and in which topic a lite topic lies."""
+"""The topics, groups and lite topics that the protocol lets clients name, and the topic that stores a lite topic."""
 
 import re
 from functools import lru_cache
@@ -13,7 +13,7 @@ SYSTEM_TOPICS = frozenset({
     "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
     "CHECKPOINT_TOPIC",
 })  # fmt: skip
-"""Names that RocketMQ keeps for itself."""
+"""Names reserved by RocketMQ."""
 RESERVED_PROPERTIES = frozenset({
     "TRACE_ON", "MSG_REGION", "KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG",
     "PGROUP", "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG",
@@ -24,14 +24,14 @@ RESERVED_PROPERTIES = frozenset({
     "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_OUT_MS", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL", "__BORNHOST",
     "BORN_TIMESTAMP", "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "__CRC32#", "_SYS_MSG_PRIORITY_",
 })  # fmt: skip
-"""Names of properties that RocketMQ keeps for itself; a user's property with one of them is refused."""
+"""Names of properties reserved by RocketMQ; a user's property with one of them is refused."""
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 LITE_PREFIX = "%LMQ%|"
-"""How the names of the topics begin in which lite topics' messages lie."""
+"""Prefix of the topics that store lite topics' messages."""
 LITE_LENGTH_MAX = 64
 NAMES_KNOWN = 4_096
-"""So many good names are remembered: each call names one or two."""
+"""Maximum of cached valid names: each call has one or two."""
 _LITE_NAME = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
 
@@ -62,7 +62,7 @@ def _group_name(name: str) -> str:
 
 
 def check_lite_topic(name: str) -> str:
-    """A lite topic's name that may be used. Errors: Refused with ILLEGAL_LITE_TOPIC."""
+    """A valid name of a lite topic. Errors: Refused with ILLEGAL_LITE_TOPIC."""
     if len(name) > LITE_LENGTH_MAX or not _LITE_NAME.match(name):
         raise Refused(
             Code.ILLEGAL_LITE_TOPIC,
@@ -72,7 +72,7 @@ def check_lite_topic(name: str) -> str:
 
 
 def stored_topic(parent: str, lite_topic: str) -> str:
-    """The topic that holds a lite topic's messages. Errors: Refused when both names together are too long."""
+    """The topic that stores a lite topic's messages. Errors: Refused if both names together are too long."""
     name = f"{LITE_PREFIX}{parent}|{check_lite_topic(lite_topic)}"
     if len(name) > TOPIC_NAME_LENGTH_MAX:
         room = TOPIC_NAME_LENGTH_MAX - len(LITE_PREFIX) - 1 - len(parent)
@@ -84,16 +84,16 @@ def stored_topic(parent: str, lite_topic: str) -> str:
 
 
 def check_same_topic(asked: str, handled: str, group: str = "") -> None:
-    """A request names the topic of its handle, whose messages may lie in a retry topic or a lite topic of it.
+    """Check that a request names the topic of its handle, which may be a retry topic or a lite topic of it.
 
-    `handled` is empty for a topic that is gone. Errors: Refused with INVALID_RECEIPT_HANDLE.
+    `handled` is empty for a deleted topic. Errors: Refused with INVALID_RECEIPT_HANDLE.
     """
     belonging = handled in ("", asked, f"{RETRY_PREFIX}{group}") or handled.startswith(f"{LITE_PREFIX}{asked}|")
     if not belonging:
-        what = f"the handle is of another topic than {asked}; give both as they were received"
+        what = f"the handle is not of topic {asked}; give both as they were received"
         raise Refused(Code.INVALID_RECEIPT_HANDLE, what)
 
 
 def lite_topic_of(stored: str) -> str:
-    """The short name of the lite topic in a stored one's name; empty when the topic is no lite topic's."""
+    """The lite topic in the name of a stored topic; empty if it stores no lite topic."""
     return stored.rpartition("|")[2] if stored.startswith(LITE_PREFIX) else ""

@@ -1,9 +1,9 @@
 """RocketMQ's namespaces: topic `t` of namespace `ns` is Ortoo's topic `ns%t`, as RocketMQ's classic clients write it.
 
-    taken_in(request, "ns")     # t becomes ns%t, %RETRY%g becomes %RETRY%ns%g, wherever a request names something
-    let_out(answer, "ns")       # and back
+  taken_in(request, "ns")     # t becomes ns%t, %RETRY%g becomes %RETRY%ns%g, wherever a request has a name
+  let_out(answer, "ns")       # the reverse
 
-So two tenants with one name share nothing, and what native clients and operators see is the whole name.
+So two tenants with the same names share nothing. Native clients and operators see the full name.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ _RESOURCE = Resource.DESCRIPTOR.full_name
 
 
 def taken_in(request: Message, default: str) -> str:
-    """Give every topic and group of a request its whole name; `default` is the namespace of those that name none.
+    """Add the namespace to every topic and group of a request; `default` is for those without one.
 
-    The answer is a namespace that was met, or empty: then nothing has changed.
+    Returns one of the namespaces; empty if nothing has changed.
     """
     met = ""
     for one in resources_in(request):
@@ -37,7 +37,7 @@ def taken_in(request: Message, default: str) -> str:
 
 
 def let_out(answer: Message, namespace: str) -> None:
-    """Name topics and groups as a client of this namespace does."""
+    """Remove this namespace from the topics and groups of an answer."""
     for one in resources_in(answer):
         prefix, bare = _parts(one.name)
         if bare.startswith(namespace + SEPARATOR):
@@ -61,7 +61,7 @@ def resources_in(message: Message) -> Iterator[Any]:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """What stands before a namespace in the name of a group's own topic, and the rest."""
+    """The prefix before the namespace in the name of a group's own topic, and the rest."""
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         if name.startswith(prefix):
             return prefix, name.removeprefix(prefix)
@@ -70,7 +70,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 @cache
 def _fields(descriptor: Descriptor) -> tuple[tuple[str, bool, bool], ...]:
-    """The fields that lead to a topic or group: name, whether there are many, whether they are one themselves."""
+    """The fields that lead to a topic or group: name, whether repeated, whether they are one themselves."""
     return tuple(
         (field.name, field.is_repeated, field.message_type.full_name == _RESOURCE)
         for field in descriptor.fields

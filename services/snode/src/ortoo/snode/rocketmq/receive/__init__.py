@@ -1,5 +1,5 @@
-"""Receiving: pops and pulls told frame by frame, leases renewed, messages settled, offsets kept.
+"""Receives: pops and pulls answered frame by frame, renewal of leases, ack and nack, offsets.
 
-In come the protocol's requests of consumers; out go its answers, frame by frame where the protocol says so.
-`presence` and `rpc` may import this room.
+It takes the protocol's requests of consumers and returns its answers, as streams where the protocol requires it.
+`presence` and `rpc` may import this package.
 """

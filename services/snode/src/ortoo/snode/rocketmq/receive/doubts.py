@@ -1,9 +1,9 @@
-"""Which message of a broken answer a client could not take: found by smaller answers. Pure bookkeeping.
+"""Finds the message of a broken answer that a client cannot receive, by smaller answers. Pure bookkeeping.
 
-A client that cannot take one message, because it is larger than it allows or made of what it cannot read, throws the
-whole answer away and says nothing. Of several messages the next answers hold half as many, so that the innocent pass;
-one that came alone and broke its answer has failed. A break shows on the stream, or by the client's asking again with
-the same attempt id, which its answer has used up.
+A message may be larger than a client allows, or unreadable for it. The client then drops the whole answer silently.
+After a broken answer of several messages the next answers hold half as many, so that the other messages pass. A message
+that came alone and broke its answer has failed. A break shows on the stream, or when the client repeats an attempt id
+that already had its answer.
 """
 
 from collections import OrderedDict
@@ -14,7 +14,7 @@ from ortoo.snode.pop.popping import PopAnswer
 
 KNOWN_MAX = 10_000
 ATTEMPTS_MAX = 4
-"""So many answers to one client are known by their attempts: it asks each of some enodes on its own."""
+"""Answers to one client that are remembered by their attempts, because it polls several enodes separately."""
 NOTHING = SealedBatch(b"", 0, 0, 0)
 Receiver = tuple[str, str, str]
 """Client id, group, topic."""
@@ -22,29 +22,29 @@ Receiver = tuple[str, str, str]
 
 @dataclass(slots=True, eq=False)
 class Given:
-    """An answer that a client has, for all one knows."""
+    """An answer that was presumably received by a client."""
 
     attempt_id: str
     answer: PopAnswer
     """Without the messages."""
     is_seen_to: bool = False
-    """Whether it was found out that the client has not taken it."""
+    """Whether it was already found that the client has not received it."""
 
 
 @dataclass(slots=True)
 class Doubts:
-    """How many messages an answer may hold, for clients that broke one off."""
+    """Limits of messages in an answer, for clients that broke one off."""
 
     _limits: OrderedDict[Receiver, int] = field(default_factory=OrderedDict)
     _given: OrderedDict[Receiver, OrderedDict[str, Given]] = field(default_factory=OrderedDict)
     """By attempt."""
 
     def limit(self, receiver: Receiver, wanted: int) -> int:
-        """How many of `wanted` messages to give at once."""
+        """The number of messages to return at once, at most `wanted`."""
         return min(wanted, self._limits.get(receiver, wanted))
 
     def broken(self, receiver: Receiver, messages: int) -> bool:
-        """An answer of so many messages was not taken; whether that was one message's fault."""
+        """Record that an answer of `messages` messages was not received; returns whether one message is at fault."""
         self._limits[receiver] = max(1, messages // 2)
         self._limits.move_to_end(receiver)
         while len(self._limits) > KNOWN_MAX:
@@ -52,7 +52,7 @@ class Doubts:
         return messages == 1
 
     def given(self, receiver: Receiver, attempt_id: str, answer: PopAnswer) -> Given:
-        """The client gets an answer."""
+        """Record that the client gets an answer."""
         batches = []
         if attempt_id:
             batches = [replace(one, popped=replace(one.popped, batch=NOTHING)) for one in answer.batches]
@@ -68,12 +68,12 @@ class Doubts:
         return given
 
     def untaken(self, receiver: Receiver, attempt_id: str) -> PopAnswer | None:
-        """What the client asks for once more: it could not take the answer, or never got it."""
+        """The earlier answer for an attempt id that the client repeats, because it has not received it."""
         given = self._attempts(receiver).get(attempt_id)
         return given.answer if given is not None and self.is_still(receiver, given) else None
 
     def is_still(self, receiver: Receiver, given: Given) -> bool:
-        """Whether nobody has asked for this answer once more, and so seen to it; asked once."""
+        """Whether the answer was not yet found unreceived; True at most once."""
         attempts = self._attempts(receiver)
         if attempts.get(given.attempt_id) is given:
             del attempts[given.attempt_id]
@@ -84,7 +84,7 @@ class Doubts:
         return self._given.get(receiver) or OrderedDict()
 
     def taken(self, receiver: Receiver, wanted: int) -> None:
-        """An answer was written whole; of a client that says what it takes, by a new attempt id."""
+        """Record that an answer was written whole; for a client with attempt ids, that it sent a new one."""
         limit = self._limits.get(receiver)
         if limit is not None and 2 * limit >= wanted:
             del self._limits[receiver]

@@ -1,6 +1,6 @@
-"""Leases that the server renews for push consumers: a message stays with a client for as long as it lives and works.
+"""Leases that the server renews for push consumers: a client keeps a message while it is alive and works.
 
-What a snode knows of it is lost with the snode; then the message comes again when its slice is over.
+This state is lost with the snode; then the message is delivered again when its lease expires.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ from ortoo.snode.pop.popping import Popping
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 
 SLICE_MS = 60_000
-"""How long a message is leased at once."""
+"""Duration of one lease of a message."""
 RENEW_BEFORE_S = 20.0
-"""How long before the end of its slice a lease is renewed."""
+"""Time before its end at which a lease is renewed."""
 TOTAL_S = 3 * 3600.0
-"""After so long a message is given back, even if its client still lives."""
+"""Time after which a message is nacked, even if its client is still alive."""
 GONE_DELAY_MS = 1_000
-"""When messages of a client that left come again."""
+"""Delay before messages of a client that left are delivered again."""
 AT_ONCE_MAX = 1_024
 
 
 @dataclass(slots=True)
 class Lease:
-    """One message that a push consumer has."""
+    """One message leased to a push consumer."""
 
     client_id: str
     handle: ReceiptHandle
@@ -39,7 +39,7 @@ class Lease:
 
 
 class Leases:
-    """All messages that push consumers of this snode have."""
+    """All messages leased to push consumers of this snode."""
 
     def __init__(self, popping: Popping, clock: Clock) -> None:
         self._popping = popping
@@ -51,15 +51,15 @@ class Leases:
         self._held[lease.handle] = lease
 
     def drop(self, handle: ReceiptHandle) -> bool:
-        """Something became of the message; whether it was one of these."""
+        """Stop renewing a settled message; returns whether it was renewed here."""
         return self._held.pop(handle, None) is not None
 
     def holders(self) -> set[tuple[str, str]]:
-        """Who has messages: client id and group."""
+        """The clients with messages, as client id and group."""
         return {(lease.client_id, lease.handle.group) for lease in self._held.values()}
 
     async def renew(self) -> None:
-        """Renew what would end soon; give back what was held for too long."""
+        """Renew leases that end soon; nack messages that were held for too long."""
         now_s = self._clock.monotonic_s()
         ending = [lease for lease in self._held.values() if lease.until_s - now_s <= RENEW_BEFORE_S]
         too_long = [lease for lease in ending if now_s - lease.taken_at_s > TOTAL_S]
@@ -74,17 +74,17 @@ class Leases:
             lease.until_s = now_s + SLICE_MS / 1000
 
     async def client_left(self, client_id: str, *, counts: bool) -> None:
-        """Give back what a client has; `counts` says whether these deliveries were attempts."""
+        """Nack the messages of a client; with `counts` these deliveries count as attempts."""
         left = [lease for lease in self._held.values() if lease.client_id == client_id]
         for lease in left:
             self.drop(lease.handle)
         await self._settle(left, GiveBack((GONE_DELAY_MS,), counts=counts, error="the consumer left"))
 
     async def _settle(self, leases: list[Lease], verdict: GiveBack | Renew) -> tuple[list[Lease], list[Lease]]:
-        """Settle what each group has on each enode by itself.
+        """Settle the messages of each group on each enode separately.
 
-        Returns the leases that were settled, and those that are not any more. What fails now is in neither: it is
-        tried again at the next look, or ends with its slice.
+        Returns the settled leases, and those that no longer exist. Leases that fail now are in neither; they are
+        retried at the next sweep, or expire.
         """
         by_place: dict[tuple[str, int, str], list[Lease]] = {}
         for lease in leases:
@@ -107,7 +107,7 @@ class Leases:
             receipts = [(lease.handle, (lease.handle.first_offset,)) for lease in leases]
             stale = await self._popping.settle(receipts, verdict)
         except NotFound:
-            return (), leases  # their topic or queue is gone
+            return (), leases  # their topic or queue was deleted
         except Exception as error:
             contain("leases", error, leases=len(leases))
             return (), ()

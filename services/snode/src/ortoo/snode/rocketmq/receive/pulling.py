@@ -1,4 +1,4 @@
-"""Reading from an offset, and the offsets of groups and queues."""
+"""Reads from an offset, and the offsets of groups and queues."""
 
 import itertools
 from collections.abc import AsyncGenerator
@@ -24,7 +24,7 @@ from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
 
 @dataclass(frozen=True, slots=True)
 class QueueOffsets:
-    """PullMessage, UpdateOffset, GetOffset and QueryOffset; here a queue's broker and id are meant literally."""
+    """PullMessage, UpdateOffset, GetOffset and QueryOffset; they use the broker and id of a queue literally."""
 
     watch: DirectoryWatch
     links: EnodeLinks
@@ -32,7 +32,7 @@ class QueueOffsets:
     async def pull(
         self, caller: Caller, request: pb.PullMessageRequest
     ) -> AsyncGenerator[pb.PullMessageResponse, None]:
-        """Messages of one queue from an offset on, then where to go on. Errors: Refused, NotFound, Invalid."""
+        """Messages of one queue from an offset on, then the next offset. Errors: Refused, NotFound, Invalid."""
         group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
         wanted = compile_filter(request.filter_expression)
@@ -104,7 +104,7 @@ class QueueOffsets:
     async def _queue(self, queue: MessageQueue) -> tuple[Topic, Queue]:
         topic = await self.watch.topic(topic_name(queue.topic))
         if queue.id < 0:
-            raise Refused(Code.BAD_REQUEST, f"queue id {queue.id}; here it must be one of the route's, 0 or more")
+            raise Refused(Code.BAD_REQUEST, f"queue id {queue.id}; expected one of the route, at least 0")
         found = Queue(topic.name, queue.broker.name, queue.id)
         check_readable(topic, found)
         return topic, found

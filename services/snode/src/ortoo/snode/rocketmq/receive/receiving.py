@@ -1,4 +1,4 @@
-"""Receiving: a pop over all queues of a topic, told frame by frame."""
+"""Receives: a pop over all queues of a topic, answered frame by frame."""
 
 import asyncio
 from collections import OrderedDict
@@ -35,28 +35,28 @@ INVISIBLE_MS_MAX = 12 * 3_600_000
 
 
 def check_invisible(invisible_ms: int, least_ms: int) -> None:
-    """Refuse a time for which messages cannot be a consumer's, in RocketMQ's words. Errors: Refused."""
+    """Refuse an invisible time beyond the limits, with RocketMQ's message. Errors: Refused."""
     if invisible_ms < least_ms:
-        words = f"the invisibleTime is too small: {invisible_ms} ms; give at least {least_ms}"
+        words = f"the invisibleTime is too small: {invisible_ms} ms, give at least {least_ms}"
     elif invisible_ms > INVISIBLE_MS_MAX:
-        words = f"the invisibleTime is too large: {invisible_ms} ms; give at most {INVISIBLE_MS_MAX}"
+        words = f"the invisibleTime is too large: {invisible_ms} ms, give at most {INVISIBLE_MS_MAX}"
     else:
         return
     raise Refused(Code.ILLEGAL_INVISIBLE_TIME, words)
 
 
 COPIES = 2
-"""How often messages exist while their frames wait for the client: as they were popped, and as frames."""
+"""Copies of messages while their frames wait for the client: the popped ones, and the frames."""
 YOUNG_MESSAGES_MAX = 100_000
-"""So many messages of a queue that lost none yet are a beginning; more are a history."""
+"""A queue that has lost no messages and has at most this number is young."""
 STARTS_MAX = 50_000
-"""Of so many groups and topics it is remembered where they began."""
+"""Maximum of cached start positions of groups in topics."""
 
 
 class Starting:
     """Where a group begins that receives from a topic for the first time.
 
-    As RocketMQ does: from the beginning in a young topic, else with what comes from now on.
+    As in RocketMQ: at the beginning of a young topic, otherwise at its end.
     """
 
     def __init__(self, watch: DirectoryWatch, reading: Reading) -> None:
@@ -78,7 +78,7 @@ class Starting:
 
 
 def _hold(answer: PopAnswer) -> None:
-    """Let the call's memory count an answer until its client has taken all of it. Errors: Overloaded."""
+    """Count an answer in the call's memory until its client has taken all of it. Errors: Overloaded."""
     if (share := current_share()) is not None:
         share.draw(COPIES * sum(len(one.popped.batch.records) for one in answer.batches))
 
@@ -96,12 +96,12 @@ class Receiving:
     clock: Clock
     doubts: Doubts = field(default_factory=Doubts)
     returning: dict[Receiver, asyncio.Future[None]] = field(default_factory=dict)
-    """Answers that are being given back: until then the same messages would be found under the same attempt id."""
+    """Answers being released. Before the release completes the same attempt id would find the same messages."""
 
     async def receive(
         self, caller: Caller, request: ReceiveMessageRequest
     ) -> AsyncGenerator[ReceiveMessageResponse, None]:
-        """A status, the messages, and the time: everything, or nothing of it stays leased. Errors: as PopCall says."""
+        """A status, the messages, and the time. If the answer breaks, its leases are released. Errors: as PopCall."""
         call = await self._call(caller, request)
         receiver = (caller.client_id, call.group, call.topic)
         while (returning := self.returning.get(receiver)) is not None:
@@ -128,14 +128,14 @@ class Receiving:
             await caller.end()
             delivered_all = True
         finally:
-            # A client throws a stream away that broke; it may have asked again before that was noticed here.
+            # A client discards a broken stream; it may have polled again before the break was noticed here.
             if answer.batches and delivered_all:
                 self.doubts.taken(receiver, wanted)
             elif answer.batches and self.doubts.is_still(receiver, given):
                 await self._not_taken(caller, receiver, answer)
 
     async def _not_taken(self, caller: Caller, receiver: Receiver, answer: PopAnswer) -> None:
-        """Several messages come again at once, fewer together; one alone has failed, and waits or is parked."""
+        """Release several messages, fewer at once from now on; a single one has failed, and waits or is parked."""
         messages = sum(len(one.popped.offsets) for one in answer.batches)
         for one in answer.batches:
             for offset in one.popped.offsets:
@@ -143,7 +143,7 @@ class Receiving:
         returning = self.returning[receiver] = asyncio.get_running_loop().create_future()
         try:
             if self.doubts.broken(receiver, messages):
-                await self.popping.failed(answer, caller.client_id, "the client did not take the message")
+                await self.popping.failed(answer, caller.client_id, "the client did not receive the message")
             else:
                 await self.popping.release(answer)
         finally:
@@ -164,7 +164,7 @@ class Receiving:
             invisible_ms = in_ms(request.invisible_duration)
             check_invisible(invisible_ms, INVISIBLE_MS_MIN)
         if caller.remaining_s is not None and caller.remaining_s <= 0:
-            raise Refused(Code.ILLEGAL_POLLING_TIME, "the deadline is over before the poll begins; give it some time")
+            raise Refused(Code.ILLEGAL_POLLING_TIME, "the deadline passed before the poll; give it more time")
         client = self.clients.seen(caller, self.clock.monotonic_s())
         client.group = group
         request_timeout_ms = in_ms(client.settings.request_timeout) if client.settings is not None else 0
@@ -184,7 +184,7 @@ class Receiving:
     def _frames(
         self, caller: Caller, request: ReceiveMessageRequest, call: PopCall, answer: PopAnswer
     ) -> tuple[list[ReceiveMessageResponse], list[tuple[PoppedMessages, str]]]:
-        """Everything for the client, and the batches that cannot be told in the protocol's words, with the reason."""
+        """The frames for the client, and the batches that the protocol cannot represent, with the reason."""
         now_s, namespace = self.clock.monotonic_s(), request.message_queue.topic.resource_namespace
         found, unreadable = list[ReceiveMessageResponse](), list[tuple[PoppedMessages, str]]()
         for one in answer.batches:

@@ -1,4 +1,4 @@
-"""What becomes of received messages: done, later, sooner, or given up."""
+"""Acks, nacks, changes of invisible time, and dead letters of received messages."""
 
 import asyncio
 from dataclasses import dataclass
@@ -33,11 +33,11 @@ class Settling:
     registration: Registration
 
     async def ack(self, caller: Caller, request: pb.AckMessageRequest) -> pb.AckMessageResponse:
-        """Messages are done; each entry is answered by itself. Errors: Refused."""
+        """Ack messages; each entry has its own result. Errors: Refused."""
         group, topic = group_name(request.group), topic_name(request.topic)
         if not 1 <= len(request.entries) <= ENTRIES_MAX:
             raise Refused(Code.BAD_REQUEST, f"{len(request.entries)} entries; give 1 to {ENTRIES_MAX}")
-        if len(request.entries) == 1:  # as nearly all have; a task of its own would cost it a turn of the loop
+        if len(request.entries) == 1:  # the usual case; a separate task would cost a turn of the loop
             entries = [await self._acked(request.entries[0], group, topic)]
         else:
             entries = await asyncio.gather(*[self._acked(entry, group, topic) for entry in request.entries])
@@ -56,21 +56,21 @@ class Settling:
     async def change_invisible(
         self, caller: Caller, request: pb.ChangeInvisibleDurationRequest
     ) -> pb.ChangeInvisibleDurationResponse:
-        """A message comes back later or sooner. Errors: Refused.
+        """Change when a message is delivered again. Errors: Refused.
 
-        A push consumer says so when its listener failed: the lease ends now, and after the last attempt the message
-        is parked. A simple consumer may go on working: its lease is made longer.
+        A push consumer sends this when its listener failed: the lease ends now, and after the last attempt the message
+        is parked. A simple consumer may still work on the message: its lease is extended.
         """
         group, topic = group_name(request.group), topic_name(request.topic)
         invisible_ms = in_ms(request.invisible_duration)
         check_invisible(invisible_ms, 0)
         handle = self._handle(request.receipt_handle, group, topic)
         member = self.registration.member(group, caller.client_id)
-        # Another snode may hold the lease: that one's next renewal finds that it is over.
+        # Another snode may renew the lease; its next renewal finds that the lease has ended.
         is_failure = self.leases.drop(handle) or (member is not None and member.pushed)
         verdict: Verdict = Renew(invisible_ms)
         if is_failure or request.suspend or not invisible_ms:
-            # A push consumer's delay is its reading of the group's back-off, which some clients misread.
+            # A push consumer computes the delay from the group's back-off, which some clients misread.
             delays_ms = () if is_failure and not request.suspend else (invisible_ms,)
             rules = pop_rules(self.directory.group(group))
             verdict = GiveBack(delays_ms, not request.suspend, caller.client_id, "the consumer failed", rules=rules)
@@ -80,10 +80,11 @@ class Settling:
     async def park(
         self, caller: Caller, request: pb.ForwardMessageToDeadLetterQueueRequest
     ) -> pb.ForwardMessageToDeadLetterQueueResponse:
-        """The group gives a message up. Errors: Refused, Unavailable."""
+        """Move a message to the dead letters of its group. Errors: Refused, Unavailable."""
         group, topic = group_name(request.group), topic_name(request.topic)
         if not request.receipt_handle:
-            # The C++ client leaves it out and would ask for ever; its message comes again when its lease is over.
+            # The C++ client leaves it out and would retry for ever; its message is delivered again when its lease
+            # expires.
             return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
         handle = self._handle(request.receipt_handle, group, topic)
         await self.popping.ensure_dead_letters([handle])
@@ -98,12 +99,12 @@ class Settling:
     async def _settle(self, handle: ReceiptHandle, verdict: Verdict) -> None:
         [stale] = await self.popping.settle([(handle, (handle.first_offset,))], verdict, in_time=True)
         if stale:
-            raise Refused(Code.INVALID_RECEIPT_HANDLE, "the lease is over: the message came again, or is done")
+            raise Refused(Code.INVALID_RECEIPT_HANDLE, "the lease has ended: the message was redelivered or acked")
 
     def _handle(self, text: str, group: str, topic: str) -> ReceiptHandle:
         """A handle of the group and the topic that the request names. Errors: Refused, Invalid."""
         handle = read_receipt(text, self.directory.seals)
         if handle.group != group:
-            raise Refused(Code.INVALID_RECEIPT_HANDLE, f"the handle is of another group than {group}")
+            raise Refused(Code.INVALID_RECEIPT_HANDLE, f"the handle is not of group {group}")
         check_same_topic(topic, self.directory.topic_name(handle.topic_id), group)
         return handle

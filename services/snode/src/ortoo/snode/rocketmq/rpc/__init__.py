@@ -1,5 +1,5 @@
-"""apache.rocketmq.v2 on the wire: each call read, passed on, answered in the protocol's words.
+"""The gRPC services of apache.rocketmq.v2: each call is decoded, forwarded and answered.
 
-In come calls of clients and the snode's rooms, of which the gateway makes its parts; out go answers. `ortoo.snode.rpc`
-and `app` may import this room.
+They get clients' calls, and the snode's packages from which the gateway makes its parts. `ortoo.snode.rpc` and `app`
+may import this package.
 """

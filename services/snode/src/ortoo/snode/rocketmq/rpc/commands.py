@@ -15,12 +15,12 @@ from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered
 from ortoo.v1.session_pb2 import Command, CommandResult, ConsumeMessage, ConsumeResult
 
 WAIT_S = 5.0
-"""How long a client may take to answer a command."""
+"""Timeout of a command."""
 
 
 @dataclass(frozen=True, slots=True)
 class RocketmqCommands:
-    """Tells one client what to do, and what became of it."""
+    """Sends commands to one client, and returns the results."""
 
     telemetry: Telemetry
     search: MessageSearch
@@ -31,9 +31,9 @@ class RocketmqCommands:
         return self.telemetry.clients.get(client_id) is not None
 
     async def call(self, client_id: str, command: Command) -> CommandResult:
-        """Make a client do something; what it refuses is in the result.
+        """Send a command to a client; a refusal is in the result.
 
-        Errors: Unavailable when it does not answer; Invalid and NotFound for a message that is not there.
+        Errors: Unavailable if it does not answer, Invalid and NotFound for a missing message.
         """
         timeout_s = min(command.timeout_ms / 1000 or WAIT_S, WAIT_S)
         try:
@@ -48,7 +48,7 @@ class RocketmqCommands:
                     return CommandResult()
                 case kind:
                     raise Unsupported(
-                        f"RocketMQ's clients cannot be told to {kind or 'do nothing'}; they know print_stack, "
+                        f"RocketMQ's clients do not support {kind or 'an empty command'}; they support print_stack, "
                         "consume_message and reconnect"
                     )
         except OrtooError as error:
@@ -59,7 +59,7 @@ class RocketmqCommands:
     async def _print_stack(self, client_id: str, timeout_s: float) -> CommandResult:
         command = pb.TelemetryCommand(print_thread_stack_trace_command=pb.PrintThreadStackTraceCommand())
         answer = await self.telemetry.ask(client_id, command, timeout_s)
-        # The C++ client gives no status with its text.
+        # The C++ client sends its text without a status.
         if answer.HasField("status"):
             _check(client_id, answer.status)
         return CommandResult(stack=answer.thread_stack_trace.thread_stack_trace)
@@ -78,10 +78,10 @@ class RocketmqCommands:
         return CommandResult(consumed=consumed)
 
     async def _found(self, wanted: ConsumeMessage) -> tuple[Message, Delivery]:
-        """The message that came with the command, or the stored one with its id."""
+        """The message of the command, or the stored one with its id."""
         queue = wanted.queue
         if not queue.topic:
-            raise Invalid("say where the message lies: at least the topic", field="consume_message.queue.topic")
+            raise Invalid("is missing; give at least the topic of the message", field="consume_message.queue.topic")
         if wanted.HasField("message"):
             where = (wanted.offset, wanted.stored_at_ms, wanted.message_id)
             return message_of(wanted.message), Delivery(queue.topic, queue.enode, queue.queue_id, *where)
@@ -99,4 +99,4 @@ def _check(client_id: str, status: Status) -> None:
     if status.code in (Code.NOT_IMPLEMENTED, Code.UNSUPPORTED, Code.VERIFY_FIFO_MESSAGE_UNSUPPORTED):
         raise Unsupported(f"client {client_id} does not know the command: {words}")
     if status.code != Code.OK:
-        raise Conflict(f"client {client_id} did not do it: {words}")
+        raise Conflict(f"client {client_id} refused the command: {words}")

@@ -1,4 +1,4 @@
-"""The gateway's parts, made from what the snode has."""
+"""The parts of the gateway, made from the packages of the snode."""
 
 from ortoo.snode import send
 from ortoo.snode.cluster import Cluster
@@ -30,7 +30,7 @@ from ortoo.snode.topics import Topics
 
 
 class Gateway:
-    """One part for each concern of the protocol."""
+    """One part for each area of the protocol."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Gateway:
         pull: Pull,
         popping: Popping,
     ) -> None:
-        """Put a translator before each room; nothing runs yet."""
+        """Make a translator for each package; nothing runs yet."""
         settings, clock, directory, watch = runtime.settings, runtime.clock, cluster.directory, cluster.watch
         self.clients = clients = Clients(runtime.memory.share("client settings"))
         self.leases = leases = Leases(popping, clock)
@@ -66,7 +66,7 @@ class Gateway:
         self.lite_expiry = LiteExpiry(cluster, enodes, subscriptions, clock)
 
     def admit(self, context: Context) -> Caller:
-        """Who calls, by the headers; the signature was checked before. Errors: Refused, Forbidden."""
+        """The caller, from the headers; the signature is already checked. Errors: Refused, Forbidden."""
         caller = caller_of(context, headers_of(context))
         self.clients.check_owner(caller)
         return caller

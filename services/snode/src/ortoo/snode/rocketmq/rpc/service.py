@@ -1,4 +1,4 @@
-"""apache.rocketmq.v2: each call read, passed to the gateway and answered in the protocol's words."""
+"""apache.rocketmq.v2: each call is decoded, passed to the gateway and answered."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -29,13 +29,13 @@ LOG_LEVELS = {
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-"""An answer; every one of the protocol carries a status."""
+"""An answer; all of the protocol have a status."""
 
 
 def _answered(
     answer: Callable[..., A], part: Callable[[Gateway], Callable[[Caller, Q], Awaitable[A]]]
-) -> Any:  # a callable type says nothing of its arguments' names, which the servicer's methods have
-    """A handler that gives the answer of `part`, or one that says in its status why there is none."""
+) -> Any:  # a callable type lacks the argument names of the servicer's methods
+    """A handler that returns the answer of `part`, or one with the error as its status."""
 
     async def handler(service: "MessagingService", request: Q, context: Context) -> A:
         try:
@@ -49,12 +49,12 @@ def _answered(
 def _streamed(
     answer: Callable[..., A], part: Callable[[Gateway], Callable[[Caller, Q], AsyncGenerator[A, None]]]
 ) -> Any:
-    """A handler that gives all answers of `part`; a last one says in its status why it broke off."""
+    """A handler that yields the answers of `part`; after an error a last one has it as its status."""
 
     async def handler(service: "MessagingService", request: Q, context: Context) -> AsyncIterator[A]:
         try:
             frames = part(service.gateway)(service.gateway.admit(context), request)
-            async with aclosing(frames):  # whoever calls this off waits for what the part does at its end
+            async with aclosing(frames):  # a cancellation waits for the clean-up of the part
                 async for frame in frames:
                     yield frame
         except Exception as error:
@@ -64,7 +64,7 @@ def _streamed(
 
 
 class MessagingService(MessagingServiceServicer):
-    """What RocketMQ's official clients call. A business error is a status in the answer, never gRPC's."""
+    """The service for RocketMQ's official clients. Errors are a status in the answer, never of gRPC."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
@@ -76,21 +76,21 @@ class MessagingService(MessagingServiceServicer):
     SendMessage = _answered(pb.SendMessageResponse, lambda gateway: gateway.sending.send)
     """Send; durable when it answers OK."""
     QueryAssignment = _answered(pb.QueryAssignmentResponse, lambda gateway: gateway.routing.assign)
-    """What a push consumer receives from."""
+    """The queues for a push consumer."""
     ReceiveMessage = _streamed(pb.ReceiveMessageResponse, lambda gateway: gateway.receiving.receive)
     """Wait for messages and lease them."""
     AckMessage = _answered(pb.AckMessageResponse, lambda gateway: gateway.settling.ack)
-    """Messages are done."""
+    """Ack messages."""
     ChangeInvisibleDuration = _answered(
         pb.ChangeInvisibleDurationResponse, lambda gateway: gateway.settling.change_invisible
     )
-    """A message comes back later or sooner."""
+    """Change when a message is delivered again."""
     ForwardMessageToDeadLetterQueue = _answered(
         pb.ForwardMessageToDeadLetterQueueResponse, lambda gateway: gateway.settling.park
     )
-    """A message is given up."""
+    """Move a message to the dead letters."""
     RecallMessage = _answered(pb.RecallMessageResponse, lambda gateway: gateway.recalling.recall)
-    """Take a delayed message back."""
+    """Recall a delayed message."""
     PullMessage = _streamed(pb.PullMessageResponse, lambda gateway: gateway.offsets.pull)
     """Read from an offset."""
     UpdateOffset = _answered(pb.UpdateOffsetResponse, lambda gateway: gateway.offsets.update)
@@ -102,15 +102,15 @@ class MessagingService(MessagingServiceServicer):
     EndTransaction = _answered(pb.EndTransactionResponse, lambda gateway: gateway.transacting.end)
     """Commit or roll back."""
     SyncLiteSubscription = _answered(pb.SyncLiteSubscriptionResponse, lambda gateway: gateway.lite.sync)
-    """Say which lite topics to receive."""
+    """Subscribe to lite topics."""
     NotifyClientTermination = _answered(pb.NotifyClientTerminationResponse, lambda gateway: gateway.presence.leave)
-    """Leave in good order."""
+    """Leave gracefully."""
 
     async def Telemetry(
         self, request_iterator: AsyncIterator[pb.TelemetryCommand], context: Context
     ) -> AsyncIterator[pb.TelemetryCommand]:
-        """Settings and commands, for as long as the client lives."""
-        await context.send_initial_metadata(())  # the Rust client waits for it before it says anything
+        """Settings and commands, while the client is connected."""
+        await context.send_initial_metadata(())  # the Rust client waits for it before it sends anything
         try:
             caller = self.gateway.admit(context)
         except (Refused, Forbidden) as refused:
@@ -126,12 +126,12 @@ class RocketmqAdmin(AdminServicer):
     async def ChangeLogLevel(
         self, request: admin_pb2.ChangeLogLevelRequest, context: Context
     ) -> admin_pb2.ChangeLogLevelResponse:
-        """Change how much this process logs."""
+        """Change the log level of this process."""
         level = LOG_LEVELS.get(request.level)
         if level is None:
-            raise Invalid(f"{request.level} is no level; give TRACE, DEBUG, INFO, WARN or ERROR", field="level")
+            raise Invalid(f"{request.level} is not a level; give TRACE, DEBUG, INFO, WARN or ERROR", field="level")
         logs.configure(level=level)
-        words = f"this snode logs {level} and above until it is started again"
+        words = f"this snode logs {level} and above until it is restarted"
         return admin_pb2.ChangeLogLevelResponse(remark=words)
 
 

@@ -1,5 +1,5 @@
 """Sends, transactions and recalls of RocketMQ's clients.
 
-In come the protocol's requests to send, to decide and to recall; out go its answers, when what they say is durable.
-`presence` and `rpc` may import this room.
+It takes the protocol's requests to send, to end transactions and to recall; it answers when the effect is durable.
+`presence` and `rpc` may import this package.
 """

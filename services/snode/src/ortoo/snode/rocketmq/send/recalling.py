@@ -1,4 +1,4 @@
-"""Taking delayed messages back."""
+"""Recall of delayed messages."""
 
 import base64
 import binascii
@@ -26,7 +26,7 @@ class Recalling:
     delayed: Delayed
 
     async def recall(self, caller: Caller, request: RecallMessageRequest) -> RecallMessageResponse:
-        """Forget a delayed message. Errors: Refused, Invalid for a wrong handle."""
+        """Recall a delayed message. Errors: Refused, Invalid for a wrong handle."""
         topic = await self.cluster.watch.topic(topic_name(request.topic))
         if topic.message_type not in (MessageType.UNSPECIFIED, MessageType.DELAY):
             what = f"topic {topic.name} takes {topic.message_type.name} messages, which cannot be recalled"
@@ -42,7 +42,7 @@ class Recalling:
 
 
 def joined_handle(recall_handle: str, message_id: str) -> str:
-    """What a producer recalls its message by: the enode's handle, and the message's id to answer with."""
+    """The recall handle for a producer: the enode's handle, and the message's id for the answer."""
     return recall_handle + SEPARATOR + base64.urlsafe_b64encode(message_id.encode()).decode()
 
 
@@ -54,4 +54,4 @@ def split_handle(text: str) -> tuple[str, str]:
             raise ValueError("two parts")
         return handle, base64.urlsafe_b64decode(encoded).decode()
     except (binascii.Error, ValueError):
-        raise Refused(Code.BAD_REQUEST, "this is no recall handle; give it as the send answered it") from None
+        raise Refused(Code.BAD_REQUEST, "this is not a recall handle; give it as the send returned it") from None

@@ -1,4 +1,4 @@
-"""Sends: each message checked and typed, stored durably, answered with an entry of its own."""
+"""Sends: each message is checked and typed, stored durably, and answered with an entry of its own."""
 
 import contextlib
 from collections.abc import Sequence
@@ -38,14 +38,14 @@ class Sending:
     clock: Clock
 
     async def send(self, caller: Caller, request: SendMessageRequest) -> SendMessageResponse:
-        """Store all messages; what is refused stored none. Errors: Refused; those of the publisher."""
+        """Store all messages; a refused request stores none. Errors: Refused, and those of the publisher."""
         topic = await self.topics.topic(_one_topic(request.messages))
         now_ms = self.clock.now_ms()
         sent = [sent_of(message, at, now_ms, caller.peer) for at, message in enumerate(request.messages)]
         _check_types(topic, sent)
         client = self.clients.seen(caller, self.clock.monotonic_s())
         if topic.name not in client.publishes:
-            with contextlib.suppress(Overloaded):  # it may send, and is known to with a later message
+            with contextlib.suppress(Overloaded):  # it may send; a later message may register it
                 self.clients.publishes(client, {topic.name})
         if any(one.message_type == TRANSACTION for one in sent):
             self.transacting.listens(client)
@@ -80,9 +80,9 @@ class Sending:
         return [receipts[row] for row in range(len(sent))]
 
     async def _begin(self, topic: str, sent: Sequence[Sent]) -> SendMessageResponse:
-        """One transaction for each message. Errors: Refused for those that are none."""
+        """One transaction for each message. Errors: Refused if only some are of transactions."""
         if any(one.message_type != TRANSACTION for one in sent):
-            raise Refused(Code.MESSAGE_CORRUPTED, "some messages are of transactions and some are not; send them apart")
+            raise Refused(Code.MESSAGE_CORRUPTED, "only some messages are of transactions; send them separately")
         entries, doubt = [], Doubt()
         for one in sent:
             try:
@@ -103,7 +103,7 @@ def _one_topic(messages: Sequence[definition_pb2.Message]) -> str:
         if message.topic.name != name:
             raise Refused(
                 Code.MESSAGE_CORRUPTED,
-                f"messages[{at}] is for topic {message.topic.name!r}, messages[0] for {name!r}; send one topic a call",
+                f"messages[{at}] is for topic {message.topic.name!r}, messages[0] for {name!r}; give one topic",
             )
     return name
 
@@ -114,5 +114,5 @@ def _check_types(topic: Topic, sent: Sequence[Sent]) -> None:
             kind = MessageType.Name(one.message_type)
             raise Refused(
                 Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-                f"messages[{at}] is {kind}, which topic {topic.name} does not take",
+                f"messages[{at}] is {kind}, which topic {topic.name} does not accept",
             )

@@ -1,4 +1,4 @@
-"""Transactions of RocketMQ's clients: half messages, verdicts, and the questions to producers that forgot one."""
+"""Transactions of RocketMQ's clients: half messages, verdicts, and checks of open transactions."""
 
 from functools import partial
 
@@ -29,17 +29,17 @@ class Transacting:
         self._transactions = transactions
         self._directory = directory
         self._asks: dict[str, Ask] = {}
-        """By client id, how those are asked who listen to commands."""
+        """By client id, the functions that send checks to listening clients."""
 
     async def begin(self, topic: str, sent: Sent) -> Begun:
-        """Store a message that nobody sees before its verdict. Errors: as `Transactions.begin`."""
+        """Store a message that stays invisible until its verdict. Errors: as `Transactions.begin`."""
         check_after_ms = (sent.recovery_s or 0) * 1000
         return await self._transactions.begin(topic, [sent.message], topic, check_after_ms=check_after_ms)
 
     async def end(self, caller: Caller, request: pb.EndTransactionRequest) -> pb.EndTransactionResponse:
-        """Take a verdict; durable when answered. A producer that still does not know changes nothing.
+        """Record a verdict; durable when answered. An undecided producer changes nothing.
 
-        Errors: Refused, Invalid and NotFound for a transaction that is not there.
+        Errors: Refused, Invalid, and NotFound for a missing transaction.
         """
         handle = read_handle(request.transaction_id, HandleKind.TRANSACTION, "transaction_id", self._directory.seals)
         check_same_topic(topic_name(request.topic), self._directory.topic_name(handle.topic_id))
@@ -51,7 +51,7 @@ class Transacting:
         return pb.EndTransactionResponse(status=ok())
 
     def listens(self, client: Client) -> None:
-        """A client that listens to commands is asked about all topics that it sends to by now."""
+        """Send a client the checks of all topics that it has sent to."""
         if client.stream is None or len(client.asked) == len(client.publishes):
             return
         ask = self._asks.setdefault(client.client_id, partial(self._ask, client))
@@ -60,7 +60,7 @@ class Transacting:
             client.asked.add(topic)
 
     def listens_no_more(self, client: Client) -> None:
-        """A client is asked nothing until it listens again."""
+        """Send a client no checks until it listens again."""
         ask = self._asks.pop(client.client_id, None)
         while ask is not None and client.asked:
             self._transactions.leave(client.asked.pop(), ask)
@@ -76,5 +76,5 @@ class Transacting:
             try:
                 client.stream.say(pb.TelemetryCommand(recover_orphaned_transaction_command=command))
             except Overloaded:
-                break  # the next check asks again
+                break  # the next check retries
         return True

@@ -1,7 +1,7 @@
-"""The snode's own layers around every call: names, rights, limits, encryption.
+"""The snode's layers around every call: namespaces, rights, limits, TLS.
 
-In come calls before their handlers see them; out go the same calls, or refusals. `app` alone may import this room.
+They see calls before their handlers, and pass or refuse them. Only `app` imports this package.
 """
 
 OWN = ("/ortoo.v1.", "/apache.rocketmq.v2.")
-"""Services that have these layers; health and reflection have not."""
+"""Services with these layers; health and reflection have none."""

@@ -1,4 +1,4 @@
-"""Signatures before a request is decoded, rights after it; RocketMQ's clients are told in their own words."""
+"""Signatures before a request is decoded, rights after it; RocketMQ's clients get errors of their own protocol."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from ortoo.snode.rpc.around import OWN
 
 SCALER = "/externalscaler."
 WAITING = ("ConsumerService/Pop", "ConsumerService/Pull")
-"""Methods of one answer that wait for messages: they end with the right to them, as streams do."""
+"""Unary methods that wait for messages. Like streams they end when the right to them is lost."""
 _SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
 _ANSWERS = {
     f"MessagingService/{name}": getattr(service_pb2, method.output_type.name)
@@ -24,12 +24,12 @@ _ANSWERS = {
 
 
 class Refusals(Guard):
-    """Makes of errors within it the answer that says so in RocketMQ's protocol; ours has none."""
+    """Converts errors to answers in RocketMQ's protocol. Ours reports them by the gRPC status."""
 
     services = OWN
 
     def leave(self, call: Call) -> None:
-        """A call of one request is refused by its answer; a stream of them by the end of the call."""
+        """Refuse a unary call by its answer, and a stream by the end of the call."""
         if isinstance(call.error, OrtooError) and not call.method.takes_many:
             call.answer = _refusal(call, call.error)
             if call.answer is not None:
@@ -42,16 +42,16 @@ def _refusal(call: Call, error: OrtooError) -> Any:
 
 
 def _told_first(call: Call, error: OrtooError) -> None:
-    """Let a stream of RocketMQ's protocol answer why it is refused, before it ends."""
+    """Send the error in a stream of RocketMQ's protocol, before the stream ends."""
     if call.method.takes_many:
         call.answer = _refusal(call, error)
 
 
 class SignIn(Guard):
-    """Learns who calls, from the headers and the raw bytes of the request."""
+    """Authenticates calls, by the headers and the raw bytes of the request."""
 
     def __init__(self, access: Access, *, scaler_open: bool = False) -> None:
-        """`scaler_open` leaves the autoscaler's interface to every caller."""
+        """`scaler_open` allows every caller to use the autoscaler's interface."""
         self._access = access
         self.services = OWN if scaler_open else (*OWN, SCALER)
 
@@ -67,7 +67,7 @@ class SignIn(Guard):
 
 
 class RocketmqSignIn(Guard):
-    """The same for RocketMQ's clients alone, where no rights are in force."""
+    """Authenticates only RocketMQ's clients, without access rules."""
 
     services = (f"/{_SERVICE.full_name}/",)
 
@@ -81,7 +81,7 @@ class RocketmqSignIn(Guard):
         except OrtooError as error:
             _told_first(call, error)
             raise
-        if PRINCIPAL.get().user != user:  # else the rules of access have said more of the same user
+        if PRINCIPAL.get().user != user:  # otherwise the rules of access have set the same user with its rights
             PRINCIPAL.set(Principal(user, may_everything=False))
 
 
@@ -89,13 +89,13 @@ class Rights(Layer):
     """Refuses every call, and every request within a stream, beyond the rights of its user."""
 
     def __init__(self, access: Access, sign_in: SignIn) -> None:
-        """`sign_in` knows who calls."""
+        """`sign_in` has the user of each call."""
         self._access = access
         self._sign_in = sign_in
         self.services = sign_in.services
 
     def enter(self, call: Call) -> None:
-        """Whether the user may do that. Errors: Forbidden, Invalid."""
+        """Check the rights for the call. Errors: Forbidden, Invalid."""
         access: AccessOfCall = call.kept[self._sign_in]
         if not call.method.takes_many:
             access.ask(call.request)
@@ -104,16 +104,16 @@ class Rights(Layer):
             call.kept[self] = access
 
     def asked(self, call: Call, request: Any) -> None:
-        """Whether the user may that, too. Errors: Forbidden, Invalid."""
+        """Check the rights for the next request. Errors: Forbidden, Invalid."""
         call.kept[self._sign_in].ask(request.message if isinstance(request, Bulky) else request)
 
     def answered(self, call: Call, answer: Any) -> Any:
-        """Whether the user of a stream still may have what it asked for. Errors: Forbidden."""
+        """Check that the user of a stream still has the rights for its requests. Errors: Forbidden."""
         if (access := call.kept.get(self)) is not None:
             access.look_again()
         return answer
 
     def leave(self, call: Call) -> None:
-        """Look at a stream that is over no more."""
+        """Remove a stream that has ended."""
         if (access := call.kept.get(self)) is not None:
             self._access.stream_ends(access)

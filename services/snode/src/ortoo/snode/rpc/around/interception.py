@@ -1,4 +1,4 @@
-"""Limits on calls, what the settings name to be called around them, and the refusal of calls in the clear."""
+"""Limits on calls, the interceptors of the settings, and the refusal of plaintext calls."""
 
 from collections.abc import Awaitable
 from typing import Any
@@ -12,7 +12,7 @@ from ortoo.snode.rpc.around import OWN
 
 
 class Limits(Layer):
-    """Refuses calls beyond the limits; requests within Produce are calls as well, and wait."""
+    """Refuses calls beyond the limits; each request within Produce counts as a call and is delayed."""
 
     services = OWN
 
@@ -30,7 +30,7 @@ class Limits(Layer):
 
 
 class Interception(Layer):
-    """Calls the chain before each call, after it, or when it failed; requests within Produce are calls as well."""
+    """Runs the chain before each call, after it, or when it failed; each request within Produce counts as a call."""
 
     services = OWN
 
@@ -38,11 +38,11 @@ class Interception(Layer):
         self._chain = interceptors
 
     async def enter(self, call: Call) -> None:
-        """Errors: what the interceptors refuse it with."""
+        """Errors: those of the interceptors."""
         call.kept[self] = [await self._begun(call, call.request)]
 
     async def asked(self, call: Call, request: Any) -> None:
-        """The next request begins when the one before it is done."""
+        """The next request begins when the previous one is done."""
         if call.method.name in SLOWED:
             open_calls = call.kept[self]
             if len(open_calls) > 1:
@@ -50,7 +50,7 @@ class Interception(Layer):
             open_calls.append(await self._begun(call, request))
 
     async def leave(self, call: Call) -> None:
-        """Each that was begun hears how it ended."""
+        """Notify the chain of the result of each begun call."""
         for one in reversed(call.kept[self]):
             if call.error is None:
                 await self._chain.after(one)
@@ -69,13 +69,11 @@ def _told(call: Call, request: Any) -> chain.Call:
 
 
 class TlsOnly(Guard):
-    """Lets through only what came by the port that speaks TLS; health, reflection and the autoscaler stay open."""
+    """Refuses calls on ports without TLS; health, reflection and the autoscaler stay open."""
 
     services = OWN
 
     def enter(self, call: Call) -> None:
         """Errors: Forbidden."""
         if b"ssl" not in call.context.auth_context().get("transport_security_type", ()):
-            raise Forbidden(
-                "use the port that speaks TLS, tls_listen_address: this one is closed", field="tls_required"
-            )
+            raise Forbidden("this port is closed; use the TLS port, tls_listen_address", field="tls_required")

@@ -1,5 +1,5 @@
-"""What operators and their tools call: AdminService, DeadLetterService, and the autoscaler's interface.
+"""The services of operators and their tools: AdminService, DeadLetterService and others, and KEDA's interface.
 
-In come their calls; out goes what the name server, the enodes, other snodes and this one answer. `rpc.services` alone
-may import this room.
+They answer with data of the name server, the enodes, other snodes and this one. Only `rpc.services` imports this
+package.
 """

@@ -1,4 +1,4 @@
-"""AdminService: what lies in queues and what the cluster is; its other parts are in files of their own."""
+"""AdminService: contents of queues and state of the cluster. Its other parts are in modules of their own."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 @dataclass(kw_only=True, eq=False)
 class AdminService(MemberAdmin, GroupAdmin):
-    """What operators do."""
+    """The calls of operators."""
 
     sending: Sending
     long_calls: LongCalls
 
     async def DescribeTopic(self, request: pb.DescribeTopicRequest, context: Context) -> pb.DescribeTopicResponse:
-        """One topic with what its queues hold."""
+        """One topic with the stored ranges of its queues."""
         topic = await self.cluster.watch.topic(request.name)
         ranges = await self.pull.reading.queue_ranges(topic)
         queues = [write(pb.TopicQueue, held, enode=queue.enode) for queue, held in ranges.items()]
@@ -57,7 +57,7 @@ class AdminService(MemberAdmin, GroupAdmin):
         return write(pb.AdminFindMessagesResponse, found, messages=map(_tailed, found.messages))
 
     async def DescribeLag(self, request: pb.DescribeLagRequest, context: Context) -> pb.DescribeLagResponse:
-        """How far a group is behind."""
+        """The lag of a group."""
         queues = await self.pull.lag.of(request.group, request.topic)
         if all(one.committed_offset < 0 for one in queues):
             await self.known_group(request.group)
@@ -93,7 +93,7 @@ class AdminService(MemberAdmin, GroupAdmin):
         return pb.ResumeTransactionResponse()
 
     async def DescribeCluster(self, request: pb.DescribeClusterRequest, context: Context) -> pb.DescribeClusterResponse:
-        """The processes of the cluster, and whether who reaches an enode passes rules of access in force here."""
+        """The processes of the cluster, and whether callers of enodes can bypass the rules of access in force here."""
         directory, are_closed = self.cluster.directory, self.runtime.settings.closes_inner_ports
         return pb.DescribeClusterResponse(
             enodes=[write(topic_pb2.Enode, one) for one in directory.enodes()],

@@ -1,4 +1,4 @@
-"""DeadLetterService."""
+"""DeadLetterService: list and replay dead letters, and peek at messages."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ PEEK_DEFAULT, PEEK_MAX = 10, 1_024
 
 @dataclass(eq=False)
 class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
-    """Looking after dead letters."""
+    """Lists and replays dead letters."""
 
     letters: DeadLetters
     long_calls: LongCalls
     group_known: Callable[[str], Awaitable[None]]
-    """Raises NotFound for a group that there is not."""
+    """Raises NotFound for a group that does not exist."""
 
     async def ListDeadLetters(
         self, request: pb.ListDeadLettersRequest, context: Context
@@ -46,7 +46,7 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
     async def ReplayDeadLetters(
         self, request: pb.ReplayDeadLettersRequest, context: Context
     ) -> AsyncIterator[pb.ReplayProgress]:
-        """Send dead letters again, each once."""
+        """Replay dead letters, each once."""
         check_group_name(request.group)
         replay = read(Replay, request, where=compile_filter("", request.where))
         progress = Progress()

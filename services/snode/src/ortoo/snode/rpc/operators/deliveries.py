@@ -1,4 +1,4 @@
-"""DeliveryService: what became of each message for a group, and why a group does not consume."""
+"""DeliveryService: the delivery state of each message for a group, and the reasons why a group does not consume."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -34,14 +34,14 @@ NAME = pb.DESCRIPTOR.services_by_name["DeliveryService"].full_name
 LIMIT, LIMIT_MAX = 100, 10_000
 TIMEOUT_S = 3.0
 ROW_BYTES = 8
-"""What a row takes in an answer beside its own bytes."""
+"""Overhead of a row in an answer."""
 LETTERS_MAX = 1_000
-"""Among so many dead letters a message is looked for."""
+"""Maximum of dead letters that are searched for a message."""
 
 
 @dataclass(eq=False)
 class DeliveryService(DeliveryServiceServicer):
-    """Asks the enodes, and looks among the dead letters."""
+    """Queries the enodes, and searches the dead letters."""
 
     cluster: Cluster
     channels: Channels
@@ -51,7 +51,7 @@ class DeliveryService(DeliveryServiceServicer):
     clock: Clock
 
     async def ListDeliveries(self, request: pb.ListDeliveriesRequest, context: Context) -> pb.ListDeliveriesResponse:
-        """What became of the messages of a topic for a group."""
+        """The delivery states of the messages of a topic for a group."""
         check_group_name(request.group, "group")
         if not 0 <= request.limit <= LIMIT_MAX:
             raise Invalid(f"{request.limit}; expected 1 to {LIMIT_MAX}, or 0 for {LIMIT}", field="limit")
@@ -106,8 +106,8 @@ class DeliveryService(DeliveryServiceServicer):
         found = await self.search.find(topic, SearchRequest("", message_id, 0, 0, 1))
         if not found.messages:
             raise NotFound(
-                f"no message of topic {topic} has the id {message_id}: it was never stored here, retention took it, or "
-                "its enode is away",
+                f"no message of topic {topic} has the id {message_id}: it was never stored here, has expired, or "
+                "its enode is unreachable",
                 field="message_id",
             )
         return found.messages[0]
@@ -115,7 +115,7 @@ class DeliveryService(DeliveryServiceServicer):
     async def _described(
         self, queues: Sequence[Queue], asked: enode_pop_pb2.DescribeDeliveriesRequest
     ) -> tuple[list[tuple[Queue, enode_pop_pb2.DescribeDeliveriesResponse]], set[str]]:
-        """What each queue's enode says, and which enodes did not answer. Errors: as they say otherwise."""
+        """The answer of each queue's enode, and the enodes that did not answer. Errors: other errors of enodes."""
         answers = await asyncio.gather(*(self._describe(queue, asked) for queue in queues), return_exceptions=True)
         found, away = [], set()
         for queue, answer in zip(queues, answers, strict=True):
@@ -142,7 +142,7 @@ class DeliveryService(DeliveryServiceServicer):
     def _fitting(
         self, described: Sequence[tuple[Queue, enode_pop_pb2.DescribeDeliveriesResponse]]
     ) -> tuple[list[pb.MessageDelivery], bool]:
-        """As many rows as one answer holds, and whether there are more."""
+        """The rows that fit into one answer, and whether there are more."""
         left_bytes, rows = ANSWER_BYTES_MAX, list[pb.MessageDelivery]()
         for queue, found in described:
             for row in self._rows(queue, found):
@@ -171,7 +171,7 @@ class DeliveryService(DeliveryServiceServicer):
                 )
 
     async def _mark_parked(self, group: str, rows: Sequence[pb.MessageDelivery]) -> None:
-        """Of what the group is done with: which messages are dead letters, and why."""
+        """Mark the finished messages that are dead letters, with the reason."""
         done = {(row.queue.topic, row.queue.enode, str(row.queue.queue_id), str(row.offset)): row
                 for row in rows if row.state == pb.DELIVERY_STATE_ACKNOWLEDGED}  # fmt: skip
         if not done:

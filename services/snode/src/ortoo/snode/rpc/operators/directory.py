@@ -1,4 +1,4 @@
-"""AdminService about topics, groups and users: what the name server decides is passed on to it."""
+"""AdminService for topics, groups and users: calls are forwarded to the name server."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ def passed_on(
     *,
     is_admin: bool = False,
 ) -> Any:
-    """A handler that has the name server answer, and waits with `then` until its answer counts here."""
+    """A handler that forwards to the name server, and waits with `then` until the change is visible here."""
 
     async def handler(service: "DirectoryAdmin", request: Any, context: Context) -> Any:
         name_server = service.cluster.name_server
@@ -33,7 +33,7 @@ def passed_on(
 
 @dataclass(kw_only=True, eq=False)
 class DirectoryAdmin(AdminServiceServicer):
-    """The part of AdminService that is about what the name server keeps."""
+    """The part of AdminService for data of the name server."""
 
     cluster: Cluster
     topics: Topics
@@ -43,23 +43,23 @@ class DirectoryAdmin(AdminServiceServicer):
     UpdateTopic = passed_on("UpdateTopic", lambda it, _, answer: it.topics.arrival.of(topic_of(answer.topic)))
     """Change a topic; the change is in force when this returns."""
     DeleteTopic = passed_on("DeleteTopic", lambda it, request, _: it.cluster.watch.gone(request.name))
-    """Delete a topic; its messages stay until the grace period is over."""
+    """Delete a topic; its messages stay until the end of the grace period."""
     UndeleteTopic = passed_on("UndeleteTopic", lambda it, _, answer: it.topics.arrival.of(topic_of(answer.topic)))
-    """Take a deletion back; the topic can be used when this returns."""
+    """Undelete a topic; it can be used when this returns."""
     ListDeletedTopics = passed_on("ListDeletedTopics")
-    """The deleted topics that can come back."""
+    """The deleted topics that can be undeleted."""
     ListOfferedTopics = passed_on("ListOfferedTopics")
-    """What enodes hold and the directory does not know."""
+    """Topics that enodes store and the directory lacks."""
     AdoptTopics = passed_on("AdoptTopics", lambda it, _, answer: it.topics.arrival.all_of(map(topic_of, answer.topics)))
-    """Take offered topics in; they can be used when this returns."""
+    """Adopt such topics; they can be used when this returns."""
     PutGroup = passed_on("PutGroup", lambda it, _, answer: it.cluster.watch.reached(answer.group.version))
     """Create a group or change it."""
     DeleteGroup = passed_on("DeleteGroup")
-    """Delete a group; enodes keep its offsets until the grace period is over."""
+    """Delete a group; enodes keep its offsets until the end of the grace period."""
     UndeleteGroup = passed_on("UndeleteGroup", lambda it, _, answer: it.cluster.watch.reached(answer.group.version))
-    """Take a deletion back; its settings are in force when this returns."""
+    """Undelete a group; its settings are in force when this returns."""
     ListDeletedGroups = passed_on("ListDeletedGroups")
-    """The deleted groups that can come back."""
+    """The deleted groups that can be undeleted."""
     ListGroups = passed_on("ListGroups")
     """All groups, by name."""
     PutUser = passed_on("PutUser", is_admin=True)

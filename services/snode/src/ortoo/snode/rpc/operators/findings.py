@@ -1,4 +1,4 @@
-"""FindingsService of a snode: it asks every process of the cluster, and compares what they say."""
+"""FindingsService of a snode: it queries every process of the cluster, and compares their answers."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ from ortoo.v1.findings_pb2_grpc import FindingsServiceServicer, FindingsServiceS
 
 TIMEOUT_MS = 2_000
 SKEW_MS_MAX = 2_000
-"""A clock that is further off makes delayed messages late and ages wrong."""
+"""Limit of clock differences; larger ones make delayed messages late and ages wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A process that is asked; then what it answered, or why it did not."""
+    """A process and its answer or error."""
 
     role: str
     name: str
@@ -32,12 +32,12 @@ class Asked:
     answer: pb.ListFindingsResponse | None = None
     error: OrtooError | None = None
     ahead_ms: int = 0
-    """How far its clock is ahead of this snode's."""
+    """The time by which its clock is ahead of this snode's."""
 
 
 @dataclass(eq=False)
 class ClusterFindings(FindingsServiceServicer):
-    """Asks all at once, each for a bounded time."""
+    """Queries all processes at once, each for a bounded time."""
 
     own: Findings
     runtime: Runtime
@@ -45,7 +45,7 @@ class ClusterFindings(FindingsServiceServicer):
     policy: Policy
 
     async def ListFindings(self, request: pb.ListFindingsRequest, context: Context) -> pb.ListFindingsResponse:
-        """What is wrong now, here or anywhere."""
+        """The current findings of this process or of all processes."""
         mine = OwnFindings(self.own, self.runtime.clock).answer()
         if request.own_only:
             return mine
@@ -84,24 +84,24 @@ class ClusterFindings(FindingsServiceServicer):
 
 
 def _unheard(heard: Sequence[Asked]) -> Iterator[Finding]:
-    """Those who have a lease, or an address in the settings, and do not answer."""
+    """Processes with a lease, or an address in the settings, that do not answer."""
     for one in heard:
         if one.error is None or isinstance(one.error, Unsupported):
             continue
         reason = one.error.message
         if one.role == "name server":
             yield Finding(
-                "name server away",
+                "name server unavailable",
                 f"the name server {one.address} does not answer: {reason}",
-                "when the last one is away, nobody hears of changes of topics, groups and processes",
-                "start it, or look at its log and its database; or take it out of namesrv_address",
+                "when no name server is left, processes do not learn of changes of topics, groups and processes",
+                "start it, or check its log and its database; or remove it from namesrv_address",
             )
         else:
             yield Finding(
-                f"{one.role} silent",
+                f"{one.role} unresponsive",
                 f"{one.role} {one.name} ({one.address}) has a lease, and does not answer a snode: {reason}",
                 "requests that need it wait and fail" if one.role == "enode" else "its clients wait and fail",
-                "look at its processor time, its log and the network between; restart it if it is frozen",
+                "check its CPU time, its log and the network; restart it if it is frozen",
             )
 
 
@@ -127,7 +127,7 @@ def _versions(answers: Sequence[pb.ListFindingsResponse]) -> Iterator[Finding]:
         yield Finding(
             "versions differ",
             f"processes run different versions ({who})",
-            "what only the newer ones know does not work everywhere",
+            "features of the newer version do not work everywhere",
             "finish the upgrade: name servers first, then enodes, then snodes",
             serious=False,
         )

@@ -1,4 +1,4 @@
-"""AdminService about clients, groups, their offsets, and limits on requests."""
+"""AdminService for clients, groups, their offsets, and limits on requests."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -27,14 +27,14 @@ from ortoo.v1 import client_pb2 as pb
 COMMAND_TIMEOUT_MS = 10_000
 COMMAND_TIMEOUT_MAX_MS = 60_000
 FORWARD_S = 2.0
-"""What another snode gets on top of what its client gets."""
+"""Additional timeout of a forwarded call."""
 CHANGES = frozenset(pb.UpdateGroupRequest.DESCRIPTOR.fields_by_name) - {"name", "retry"}
-"""Settings of a group that are changed as they are."""
+"""Settings of a group that are copied unchanged."""
 
 
 @dataclass(kw_only=True, eq=False)
 class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
-    """The part of AdminService that is about groups and clients."""
+    """The part of AdminService for groups and clients."""
 
     runtime: Runtime
     cluster: Cluster
@@ -56,7 +56,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         return pb.UpdateGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DescribeGroup(self, request: pb.DescribeGroupRequest, context: Context) -> pb.DescribeGroupResponse:
-        """One group: settings, members, progress."""
+        """One group: settings, group members, progress."""
         check_group_name(request.name, "name")
         group = await self.cluster.name_server.get_group(request.name)
         members = self.clients.consumers(request.name)
@@ -69,11 +69,11 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         )
 
     async def ListClients(self, request: pb.ListClientsRequest, context: Context) -> pb.ListClientsResponse:
-        """The clients that are connected, to whichever snode."""
+        """The connected clients of all snodes."""
         return pb.ListClientsResponse(clients=map(_client, self.clients.clients(request.group)))
 
     async def DescribeClient(self, request: pb.DescribeClientRequest, context: Context) -> pb.DescribeClientResponse:
-        """One client: who it is, its queues, and what it says about itself."""
+        """One client: its identity, its queues, and its own description."""
         entry = self.clients.find(request.client_id)
         if (other := await self._other(entry, request)) is not None:
             with rpc_errors(f"snode {entry.member.snode}", within=True):
@@ -91,7 +91,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         return response
 
     async def CallClient(self, request: pb.CallClientRequest, context: Context) -> pb.CallClientResponse:
-        """Make a client do something and answer what it said."""
+        """Send a command to a client and return its answer."""
         entry = self.clients.find(request.client_id)
         if (other := await self._other(entry, request)) is not None:
             with rpc_errors(f"snode {entry.member.snode}", within=True):
@@ -107,7 +107,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         return pb.ListConsumersResponse(consumers=map(member_to, consumers))
 
     async def ListTopicGroups(self, request: pb.ListTopicGroupsRequest, context: Context) -> pb.ListTopicGroupsResponse:
-        """The groups that want a topic, and those that have offsets in it."""
+        """The groups that subscribe to a topic, and those with offsets in it."""
         with_offsets = await self.pull.moves.groups(request.topic)
         return pb.ListTopicGroupsResponse(groups=self.clients.wanting(request.topic), with_offsets=with_offsets)
 
@@ -136,7 +136,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         return pb.CloneOffsetsResponse(offsets=[write(pull_pb2.ConsumerOffset, one) for one in copied])
 
     async def _cloned(self, from_group: str, to_group: str) -> None:
-        """The group that got offsets exists, with the settings of the other one unless it did before."""
+        """Ensure that the target group exists; if it is new it gets the settings of the other one."""
         if await self._found(to_group) is None:
             settings = await self._found(from_group) or Group(from_group)
             made = await self.cluster.name_server.put_group(dataclasses.replace(settings, name=to_group))
@@ -154,30 +154,30 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
     async def UpdateFlowControl(
         self, request: flow_control_pb2.UpdateFlowControlRequest, context: Context
     ) -> flow_control_pb2.UpdateFlowControlResponse:
-        """Change them, until the snode restarts or its file changes."""
+        """Change the limits, until the snode restarts or its file changes."""
         self.policy.flow.replace([_rule(rule) for rule in request.rules])
         return flow_control_pb2.UpdateFlowControlResponse(rules=_rules(self.policy.flow.rules))
 
     async def _topics(self, group: str) -> list[str]:
-        """What its members want now, and where it has been."""
+        """The topics that the group subscribes to now, or has consumed."""
         wanted = {topic for member in self.clients.consumers(group) for topic in member.topics}
         been = {one.topic for one in await self.topics.modes.listed(group)}
         return sorted(wanted | been)
 
     async def known_group(self, name: str) -> None:
-        """Errors: NotFound for a group that nobody made and that has been nowhere."""
+        """Errors: NotFound for a group that was not created and has never consumed."""
         if await self._found(name) is None and not await self._topics(name):
-            raise NotFound(f"there is no group {name!r}; `ortoo group list` shows those there are", field="group")
+            raise NotFound(f"there is no group {name!r}; `ortoo group list` lists the groups", field="group")
 
     async def _found(self, name: str) -> Group | None:
-        """What the name server has of a group; None if nobody made it. Errors: as it says otherwise."""
+        """A group at the name server; None if it does not exist there. Errors: other errors of the name server."""
         try:
             return await self.cluster.name_server.get_group(name)
         except NotFound:
             return None
 
     async def _progress(self, group: str, topic: str) -> pb.TopicProgress | None:
-        """How far a group is in a topic; None when that is gone, though its members still want it."""
+        """The progress of a group in a topic; None if the topic was deleted while the group still subscribes to it."""
         try:
             lags = await self.pull.lag.of(group, topic)
         except NotFound:
@@ -202,7 +202,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
     async def _other(
         self, entry: ClientEntry, request: pb.DescribeClientRequest | pb.CallClientRequest
     ) -> admin_pb2_grpc.AdminServiceStub | None:
-        """The snode that has the client, if it is another one; the request tells it to ask no third one."""
+        """The snode of the client, if it is another one; the forwarded request is not forwarded again."""
         if self.clients.is_here(entry) or request.local_only:
             return None
         request.local_only = True
@@ -211,11 +211,11 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
 
 
 def _mode_of(number: int) -> DeliveryMode:
-    """A delivery mode, read. Errors: Invalid for one that this version does not know."""
+    """A delivery mode. Errors: Invalid for one that this version does not know."""
     try:
         return DeliveryMode(number)
     except ValueError:
-        raise Invalid(f"{number} is no delivery mode that this version knows", field="mode") from None
+        raise Invalid(f"{number} is not a delivery mode of this version", field="mode") from None
 
 
 def _client(entry: ClientEntry) -> pb.ClientInfo:

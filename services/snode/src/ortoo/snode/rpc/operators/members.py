@@ -1,4 +1,4 @@
-"""AdminService about the members of enodes: the name server says who they are, who leads does what is asked."""
+"""AdminService for the replicas of enodes: the name server lists them, the leader makes changes."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from ortoo.v1 import member_admin_pb2, member_report_pb2, topic_pb2
 from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
 
 CHANGE_TIMEOUT_S = 10.0
-"""How long a leader may take to hand over, or to commit a change of its members."""
+"""Timeout of a transfer of leadership, or of a change of replicas."""
 LIST_TIMEOUT_S = 3.0
 WAITING, LEARNING, AWAY = (
     topic_pb2.ENODE_MEMBER_STATE_WAITING,
@@ -27,23 +27,25 @@ Method = Callable[[EnodeMembersServiceStub], Callable[..., Awaitable[A]]]
 
 @dataclass(kw_only=True, eq=False)
 class MemberAdmin(DirectoryAdmin):
-    """The part of AdminService that is about the members of enodes."""
+    """The part of AdminService for the replicas of enodes."""
 
     runtime: Runtime
 
     ListMembers = passed_on("ListMembers")
-    """Who leads, who is there, who is how far behind."""
+    """The replicas: leader, state, lag."""
     ElectMember = passed_on("ElectMember")
-    """Propose a member when nobody leads."""
+    """Propose a replica when the enode has no leader."""
+    AcceptStore = passed_on("AcceptStore")
+    """Accept another store of an enode, so that the enode can register with it."""
 
     async def HandOver(self, request: pb.HandOverRequest, context: Context) -> pb.HandOverResponse:
-        """Let another member lead."""
+        """Transfer leadership to another replica."""
         known = await self._members(request.enode)
         if request.HasField("successor"):
             successor = _named(known, request.successor, "successor")
             if successor.state in (WAITING, LEARNING, AWAY):
                 raise Conflict(
-                    f"member {successor.member.number} of {request.enode} is {_word(successor)}: hand over to one that "
+                    f"replica {successor.member.number} of {request.enode} is {_word(successor)}; choose one that "
                     "follows",
                     field="successor",
                 )
@@ -51,13 +53,13 @@ class MemberAdmin(DirectoryAdmin):
         return await self._ask_leader(known, lambda stub: stub.HandOver, request)
 
     async def AddMember(self, request: pb.AddMemberRequest, context: Context) -> pb.AddMemberResponse:
-        """Let a disk that waits have the log."""
+        """Add a waiting disk as a replica."""
         known = await self._members(request.enode)
         added = _named(known, request.member, "member", (WAITING,))
         if added.state == AWAY:
             raise Conflict(
-                f"member {added.member.number} of {request.enode} is one already, and away: start it; if its disk "
-                f"{added.member.disk} is lost, with an empty folder, which can be added when it waits",
+                f"replica {added.member.number} of {request.enode} exists already and is away; start it. If its disk "
+                f"{added.member.disk} is lost, start it with an empty folder, which can be added when it waits",
                 field="member",
             )
         request.member.CopyFrom(added.member)
@@ -65,25 +67,25 @@ class MemberAdmin(DirectoryAdmin):
         return await self._ask_leader(known, lambda stub: stub.AddMember, request)
 
     async def RemoveMember(self, request: pb.RemoveMemberRequest, context: Context) -> pb.RemoveMemberResponse:
-        """Let a member have nothing more."""
+        """Remove a replica."""
         known = await self._members(request.enode)
         request.member.CopyFrom(_named(known, request.member, "member").member)
         return await self._ask_leader(known, lambda stub: stub.RemoveMember, request)
 
     async def _members(self, enode: str) -> member_admin_pb2.EnodeMembers:
         if not enode:
-            raise Invalid("no enode is named; `ortoo enode members` lists them", field="enode")
+            raise Invalid("is missing; `ortoo enode members` lists the enodes", field="enode")
         with rpc_errors(self.cluster.name_server.peer):
             asked = member_admin_pb2.ListMembersRequest(enode=enode)
             answer = await self.cluster.name_server.stub.ListMembers(asked, timeout=LIST_TIMEOUT_S)
         return answer.enodes[0]
 
     async def _ask_leader(self, known: member_admin_pb2.EnodeMembers, method: Method[A], request: Any) -> A:
-        """What the leader answers; where it has moved meanwhile, what its successor does. Errors: as they say."""
+        """The leader's answer, or its successor's if the leader has moved meanwhile. Errors: as they answer."""
         address = next((one.address for one in known.members if one.member == known.leader), "")
         if not address:
             raise Unavailable(
-                f"nobody leads enode {known.enode} now; look at `ortoo enode members {known.enode}`, then retry",
+                f"enode {known.enode} has no leader now; check `ortoo enode members {known.enode}`, then retry",
                 retry_after_ms=1000,
             )
         try:
@@ -105,12 +107,12 @@ def _named(
     field: str,
     preferred: Sequence[int] = (),
 ) -> member_admin_pb2.MemberStatus:
-    """The member with this number, and disk if one is given; of several those in a `preferred` state.
+    """The replica with this number, and disk if one is given; of several, those in a `preferred` state.
 
-    Errors: Invalid, NotFound; Conflict when two disks have the number.
+    Errors: Invalid, NotFound, Conflict if two disks have the number.
     """
     if not chosen.number:
-        raise Invalid("no member is named; give its number", field=f"{field}.number")
+        raise Invalid("is missing; give the number of the replica", field=f"{field}.number")
     found = [
         one for one in known.members if one.member.number == chosen.number and chosen.disk in ("", one.member.disk)
     ]
@@ -118,8 +120,8 @@ def _named(
     if not found:
         numbers = ", ".join(sorted({str(one.member.number) for one in known.members}, key=int)) or "none"
         raise NotFound(
-            f"enode {known.enode} has no member {chosen.number}{' with that disk' if chosen.disk else ''} that reports "
-            f"or that its log names; it has {numbers}",
+            f"enode {known.enode} has no replica {chosen.number}{' with that disk' if chosen.disk else ''}, "
+            f"neither reporting nor in its log; it has {numbers}",
             field=field,
         )
     if len(found) > 1:

@@ -1,4 +1,4 @@
-"""KEDA's ExternalScaler: decode, ask how far groups are behind, encode."""
+"""KEDA's ExternalScaler: decode, compute the lag of groups, encode."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ LOOK_INTERVAL_S = 2.0
 
 @dataclass(eq=False)
 class ExternalScaler(ExternalScalerServicer):
-    """How much work waits, for KEDA."""
+    """The lag of groups, for KEDA."""
 
     lag: Lag
     long_calls: LongCalls
     clock: Clock
 
     async def IsActive(self, request: pb.ScaledObjectRef, context: Context) -> pb.IsActiveResponse:
-        """Whether anything must run."""
+        """Whether any replica must run."""
         return pb.IsActiveResponse(result=await self.lag.is_active(Trigger.of(request.scalerMetadata)))
 
     async def StreamIsActive(self, request: pb.ScaledObjectRef, context: Context) -> AsyncIterator[pb.IsActiveResponse]:
-        """Whether anything must run: at once, and at every change."""
+        """Whether any replica must run: at once, and at every change."""
         trigger, told = Trigger.of(request.scalerMetadata), None
         with self.long_calls.running():
             while True:
@@ -39,14 +39,14 @@ class ExternalScaler(ExternalScalerServicer):
                 await self.clock.sleep(LOOK_INTERVAL_S)
 
     async def GetMetricSpec(self, request: pb.ScaledObjectRef, context: Context) -> pb.GetMetricSpecResponse:
-        """The metrics, and how much of each one replica is good for."""
+        """The metrics, with the target value of each per replica."""
         targets = Trigger.of(request.scalerMetadata).targets
         return pb.GetMetricSpecResponse(
             metricSpecs=[pb.MetricSpec(metricName=name, targetSize=size) for name, size in targets.items()]
         )
 
     async def GetMetrics(self, request: pb.GetMetricsRequest, context: Context) -> pb.GetMetricsResponse:
-        """What a metric is now."""
+        """The current value of a metric."""
         trigger, name = Trigger.of(request.scaledObjectRef.scalerMetadata), request.metricName
         if name not in (LAG, AGE):
             raise Invalid(f"{name!r}; expected {LAG} or {AGE}", field="metricName")

@@ -1,4 +1,4 @@
-"""SettingsService of a snode: it asks or changes every process of a role, all of them or none."""
+"""SettingsService of a snode: it queries or changes every process of a role, all of them or none."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -27,16 +27,16 @@ class Asked:
 
     role: str
     name: str
-    """Empty where only the process itself knows."""
+    """Empty if only the process itself knows it."""
     address: str
     alive: bool = True
     clients_address: str = ""
-    """Of a snode: where clients reach it, and others that share its ports."""
+    """For a snode: its address for clients, shared by its workers."""
 
 
 @dataclass(eq=False)
 class ClusterSettings(SettingsServiceServicer):
-    """Asks all at once, each for a bounded time."""
+    """Queries all processes at once, each for a bounded time."""
 
     own: LiveSettings[Any]
     cluster: Cluster
@@ -44,17 +44,17 @@ class ClusterSettings(SettingsServiceServicer):
     policy: Policy
 
     async def ListSettings(self, request: pb.ListSettingsRequest, context: Context) -> pb.ListSettingsResponse:
-        """What is in force, here or in every process of a role."""
+        """The settings in force, here or in every process of a role."""
         return pb.ListSettingsResponse(processes=await self._rows(request, context, "ListSettings"))
 
     async def ListSettingChanges(
         self, request: pb.ListSettingChangesRequest, context: Context
     ) -> pb.ListSettingChangesResponse:
-        """What was changed, here or in every process of a role."""
+        """The changed settings, here or in every process of a role."""
         return pb.ListSettingChangesResponse(processes=await self._rows(request, context, "ListSettingChanges"))
 
     async def UpdateSettings(self, request: pb.UpdateSettingsRequest, context: Context) -> pb.UpdateSettingsResponse:
-        """Change all processes that are asked for, if all of them would take it."""
+        """Change all chosen processes, if all of them would accept it."""
         request.by = PRINCIPAL.get().user or request.by or context.peer()
         if request.own_only:
             return await OwnSettings("snode", self.own).UpdateSettings(request, context)
@@ -69,7 +69,7 @@ class ClusterSettings(SettingsServiceServicer):
     async def _rows(
         self, request: Any, context: Context, method: str, *, all_or_error: bool = False
     ) -> list[pb.ProcessSettings]:
-        """What this process answers, or each one, or why it does not; with `all_or_error` the first error is raised."""
+        """The answer of this process, or of each one, possibly an error; `all_or_error` raises the first error."""
         if request.own_only:
             answer = await getattr(OwnSettings("snode", self.own), method)(request, context)
             return list(answer.processes)
@@ -79,7 +79,7 @@ class ClusterSettings(SettingsServiceServicer):
         chosen = [one for one in processes if request.process in ("", one.name, one.address, one.clients_address)]
         if not chosen:
             here = f"{request.role} {request.process}".strip()
-            raise NotFound(f"there is no {here}; `ortoo cluster` shows who is there", field="process")
+            raise NotFound(f"there is no {here}; `ortoo cluster` lists the processes", field="process")
         own = type(request)()
         own.CopyFrom(request)
         own.own_only, own.process = True, ""
@@ -97,7 +97,7 @@ class ClusterSettings(SettingsServiceServicer):
             return pb.ProcessSettings(role=asked.role, name=asked.name, address=asked.address, error=str(error))
 
     async def _named(self, asked: Asked, context: Context) -> Asked:
-        """A name server with its name, if it answers: nobody else knows that."""
+        """A name server with its name, if it answers; only the process itself knows it."""
         request = pb.ListSettingChangesRequest(own_only=True)
         return replace(asked, name=(await self._row(asked, request, context, "ListSettingChanges", False)).name)
 
@@ -119,7 +119,7 @@ class ClusterSettings(SettingsServiceServicer):
         return found
 
     async def _processes(self, role: str) -> list[Asked]:
-        """All of a role; members of an enode one by one, name servers without their names. Errors: Invalid."""
+        """All processes of a role; each replica of an enode, name servers without names. Errors: Invalid."""
         match role:
             case "namesrv":
                 return [Asked(role, "", address) for address in self.cluster.name_server.servers.addresses]
@@ -129,7 +129,7 @@ class ClusterSettings(SettingsServiceServicer):
                     for one in self.cluster.directory.snodes()
                 }
                 own = Asked(role, self.own.settings.name, "")
-                # Whoever answers, the answer is the same.
+                # The order does not depend on the snode that answers.
                 return [one for _, one in sorted({own.name: own, **known}.items())]
             case "enode":
                 return await self._enodes()

@@ -1,0 +1,31 @@
+"""The finding about a process that a name server refuses, reported by the name server and by the process."""
+
+from ortoo.common.errors import Conflict, Fenced
+from ortoo.common.errors.findings import Finding
+
+STORE_FIELD = "store_id"
+"""The field of a refusal because the enode is registered with another store."""
+DOUBLE_FIELD = f"enode.{STORE_FIELD}"
+"""As `STORE_FIELD`, while a process with the registered store is alive."""
+OTHER_STORE_FIELDS = (STORE_FIELD, DOUBLE_FIELD)
+"""Refusals that an operator has to resolve. A store that is refused with one of them takes no messages."""
+LEASE_FIELD = "enode.name"
+"""The field of a refusal that ends with the lease of the former process. The store may replace the registered one."""
+
+
+def refused(seen: str, error: Conflict | Fenced) -> Finding:
+    """The finding; `seen` names the refused process and the reason."""
+    if error.field == STORE_FIELD:
+        return Finding(
+            "store mismatch",
+            seen,
+            "the enode gets no lease and takes no messages, because it could assign offsets and message ids twice",
+            "mount its volume and correct its data_dir, then restart it; if its former store is lost permanently, "
+            "ortoo enode accept-store ENODE STORE",
+        )
+    return Finding(
+        "registration rejected",
+        seen,
+        "it gets no lease and no clients; of two processes with one name, one cannot serve",
+        "stop one of the two, or give one another name (-p shows its settings)",
+    )

@@ -1,0 +1,38 @@
+"""Admission of this store by the name servers: only the store registered for the enode may serve."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from ortoo.common.cluster.announcing import Announcing
+from ortoo.common.logs.logger import get_logger
+from ortoo.enode import log_events
+from ortoo.enode.store.store import Store
+
+_log = get_logger("enode")
+
+
+@dataclass(eq=False)
+class Admission:
+    """Bars a store that name servers refuse; a new store gets no topics before a name server has registered it."""
+
+    store: Store
+    leases: Announcing
+    admitted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while the store may follow the directory."""
+
+    def __post_init__(self) -> None:
+        """A store with topics was admitted before: it serves whether or not a name server answers."""
+        if self.store.topics():
+            self.admitted.set()
+
+    def look(self) -> None:
+        """Update the state after an announcement to the name servers, answered or not."""
+        refusal = "" if self.leases.is_registered else self.leases.other_store
+        appender = self.store.engine.appender
+        if refusal and not appender.barred:
+            _log.emit(log_events.STORE_REFUSED, reason=refusal)
+        appender.barred = refusal
+        if refusal:
+            self.admitted.clear()
+        elif self.leases.is_registered:
+            self.admitted.set()

@@ -1,0 +1,83 @@
+"""Pairs of slots that are written in turn, in place. A torn write leaves the other slot, and no name changes.
+
+A slot has 64 bytes: a head with the folder's tag, numbers, zeros, and the CRC of the 60 bytes before.
+"""
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from ortoo.common.errors import Unsupported
+from ortoo.enode.disk.disk import Disk, File
+from ortoo.enode.disk.whole_files import CRC_BYTES, Damaged, Head, read_whole, with_crc, without_crc
+
+SLOT_BYTES = 64
+PAIR_BYTES = 2 * SLOT_BYTES
+SERIALS_NAME = "serials"
+"""Holds the number of the last write of files whose older copies must be recognized, each in a pair of slots."""
+Numbers = tuple[int, ...]
+
+
+def decode_slots(data: bytes, head: Head, tag: int = 0) -> Numbers | None:
+    """The greater numbers of the two slots; None if no slot is whole.
+
+    A slot of a newer version, or with the tag of another folder, is ignored: it is only a hint. `tag` 0 matches any.
+    """
+    found: list[Numbers] = []
+    for at in range(0, PAIR_BYTES, SLOT_BYTES):
+        try:
+            slot = without_crc(data[at : at + SLOT_BYTES], "slot")
+            if head.is_of(tag, slot):
+                found.append(head.unpack(slot))
+        except (Damaged, Unsupported):
+            continue
+    return max(found, default=None)
+
+
+def read_slots(disk: Disk, path: Path, head: Head, tag: int = 0, pair: int = 0) -> Numbers | None:
+    """As `decode_slots`, for a pair in a file; None without a file. Errors: OSError."""
+    return decode_slots((read_whole(disk, path) or b"")[pair * PAIR_BYTES :], head, tag)
+
+
+def write_slots(disk: Disk, path: Path, head: Head, tag: int, pair: int, *numbers: int) -> None:
+    """Replace the smaller slot of a pair durably. Errors: OSError."""
+    with closing(Slots(disk, path, head, tag, pair)) as slots:
+        slots.replace(*numbers)
+
+
+@dataclass(slots=True, eq=False)
+class Slots:
+    """One pair of a file, which is opened at the first write."""
+
+    disk: Disk
+    path: Path
+    head: Head
+    tag: int
+    pair: int = 0
+    _file: File | None = None
+    _slot: int = 0
+
+    def replace(self, *numbers: int) -> None:
+        """Replace the smaller slot durably. Errors: OSError."""
+        at = self.pair * PAIR_BYTES
+        if self._file is None:
+            is_new = self.path.name not in self.disk.list(self.path.parent)
+            self._file = self.disk.open(self.path, create=is_new)
+            if is_new:
+                self.disk.sync_directory(self.path.parent)
+            else:
+                data = self._file.read(at, PAIR_BYTES)
+                first, second = (
+                    decode_slots(one, self.head, self.tag) or () for one in (data[:SLOT_BYTES], data[SLOT_BYTES:])
+                )
+                self._slot = 1 if first >= second else 0
+        slot = with_crc(self.head.pack(*numbers, tag=self.tag).ljust(SLOT_BYTES - CRC_BYTES, b"\0"))
+        self._file.write(at + self._slot * SLOT_BYTES, [slot])
+        self._file.sync_data()
+        self._slot = 1 - self._slot
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,131 @@
+"""Checks whether a folder may be opened without hard state, and whether its files belong together.
+
+A missing file proves nothing. Only its hard state has the vote of a replica and the position that its disk once had. A
+folder that was ever part of a replica set is never opened without it.
+"""
+
+import contextlib
+from pathlib import Path
+
+from ortoo.common.errors import Conflict, DataLoss
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
+from ortoo.enode.disk.identity import Identity, is_of_log, read_identity
+from ortoo.enode.disk.outline_file import FILE_NAME as OUTLINE_NAME
+from ortoo.enode.disk.outline_file import read_outline
+from ortoo.enode.disk.reign_file import FILE_NAME as REIGN_NAME
+from ortoo.enode.disk.reign_file import REJOIN, KeptReign, read_reign, read_serial
+from ortoo.enode.disk.segment_files import SegmentFiles
+from ortoo.enode.disk.slots import SERIALS_NAME
+from ortoo.enode.log.copies.cut_frames import PREFIX as CUT_PREFIX
+from ortoo.enode.log.frame import FrameHeader
+from ortoo.enode.log.scan import walk
+from ortoo.enode.log.segment import SUFFIX, Segment, bases
+from ortoo.enode.recovery.owners import check_frame_owner, is_foreign
+from ortoo.enode.recovery.strays import frame_at
+
+
+def check_alone(disk: Disk, folder: Path, advice: str) -> None:
+    """Refuse the disk of a replica set to code that does not replicate.
+
+    The acknowledgements of the disk count in a majority, and data written only there would differ from the other
+    replicas. Before its first epoch the disk has acknowledged nothing.
+    Errors: as `read_reign`. Conflict with `advice`. DataLoss when its hard state is missing.
+    """
+    kept = read_reign(disk, folder)
+    if kept is None:
+        check_never_of_a_set(disk, folder)
+    elif kept.reign.epoch:
+        raise Conflict(f"{folder} is the disk of replica {kept.member.number} of set {kept.set_id}: {advice}")
+
+
+def check_never_of_a_set(disk: Disk, folder: Path) -> None:
+    """Errors: Unsupported, OSError. DataLoss for a folder without hard state that was ever part of a replica set."""
+    if trace := trace_of_set(disk, folder):
+        raise _missing(folder, trace)
+
+
+def check_never_led(folder: Path, epoch: int) -> None:
+    """Errors: DataLoss for a folder without hard state whose log was written in an epoch above 0."""
+    if epoch:
+        raise _missing(folder, f"a leader wrote the end of its log in epoch {epoch}")
+
+
+def _missing(folder: Path, trace: str) -> DataLoss:
+    return DataLoss(
+        f"{folder} belongs to a replica set ({trace}), but its hard state, the file {REIGN_NAME}, is missing: {REJOIN}"
+    )
+
+
+def trace_of_set(disk: Disk, folder: Path) -> str:
+    """The evidence that a folder was part of a replica set; empty if there is none. Errors: Unsupported, OSError."""
+    names = disk.list(folder)
+    with contextlib.suppress(DataLoss):  # a damaged identity is no evidence, and is refused when it is needed
+        identity = read_identity(disk, folder)
+        if identity is not None and identity.has_hard_state:
+            return f"its {IDENTITY_NAME} says that it was initialized with hard state"
+    for name in names:
+        if name == OUTLINE_NAME or name.startswith(CUT_PREFIX):
+            return f"it has the file {name}"
+    if any(read_serial(disk, folder)):
+        return f"its file {SERIALS_NAME} counts writes of {REIGN_NAME}"
+    for base in bases(names)[-1:]:
+        if epoch := epoch_at(disk, folder, base):
+            return f"a leader started its last segment in epoch {epoch}"
+    return ""
+
+
+def check_last_frames(disk: Disk, folder: Path) -> None:
+    """Check every frame of the last segment. Errors: Unsupported, OSError. DataLoss when a leader wrote one of them.
+
+    An enode without replicas makes the same check when it opens its log.
+    """
+    for base in bases(disk.list(folder))[-1:]:
+        with SegmentFiles(disk) as files:
+            segment = Segment(files, folder, base, base)
+            frames = walk(segment.read, base, base + segment.size_bytes())
+            check_never_led(
+                folder, max((one.leader_epoch for one in frames if isinstance(one, FrameHeader)), default=0)
+            )
+
+
+def epoch_at(disk: Disk, folder: Path, base: int) -> int:
+    """The epoch of the first frame of a segment; 0 without a frame. The epoch never falls along the log."""
+    with SegmentFiles(disk) as files:
+        frame = frame_at(Segment(files, folder, base, base), base)
+    return frame.leader_epoch if frame is not None else 0
+
+
+def check_files(disk: Disk, folder: Path, kept: KeptReign) -> Identity | None:
+    """Compare a replica's files with its hard state; the identity, if there is one.
+
+    Errors: Unsupported, OSError. DataLoss when a file is missing, of another store, or an older copy.
+    """
+    identity, names = read_identity(disk, folder), disk.list(folder)
+    if identity is None:
+        if left := [name for name in names if is_of_log(name)]:
+            raise DataLoss(f"{folder} holds a log ({left[0]}) but no file {IDENTITY_NAME}: {REJOIN}")
+        if kept.reign.epoch:  # a vote is written only when there is an identity
+            raise DataLoss(f"{folder} has voted in epoch {kept.reign.epoch}, but has no file {IDENTITY_NAME}: {REJOIN}")
+        return None
+    if not identity.has_hard_state and identity.store_id == kept.made_from:
+        return identity  # the store without replicas that the set is being made of
+    if identity.disk not in ("", kept.member.disk) or identity.store_id != kept.set_id:
+        raise DataLoss(
+            f"{folder}: the file {IDENTITY_NAME} is of store {identity.store_id} (disk {identity.disk or 'unknown'}), "
+            f"but {REIGN_NAME} is of set {kept.set_id or '(none)'} (disk {kept.member.disk}). One of the two is an "
+            f"older copy, or of another store. If `ortoo-enode elect` was interrupted, run it again; otherwise {REJOIN}"
+        )
+    if any(name.endswith(SUFFIX) for name in names) and read_outline(disk, folder) is None:
+        raise DataLoss(f"{folder} holds a log but no file {OUTLINE_NAME}, which lists its replicas: {REJOIN}")
+    for base in bases(names)[-1:]:
+        _check_segment(disk, folder, base, identity.log_mark)
+    return identity
+
+
+def _check_segment(disk: Disk, folder: Path, base: int, log_mark: int) -> None:
+    """Check a segment up to the first frame with a fingerprint. Errors: DataLoss when that is of another log."""
+    with SegmentFiles(disk) as files:
+        segment = Segment(files, folder, base, base)
+        if is_foreign(segment, base, log_mark):
+            check_frame_owner(segment.path, base)

@@ -1,0 +1,49 @@
+"""The registered store of each enode, as stored for all name servers of one database."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from ortoo.namesrv.catalog import tables
+from ortoo.namesrv.catalog.database import Database
+from ortoo.namesrv.decisions.leases import KnownStore
+
+
+class Stores:
+    """One row for each enode that was ever registered."""
+
+    def __init__(self, database: Database) -> None:
+        """Store them in `database`."""
+        self._database = database
+
+    async def all(self) -> dict[str, KnownStore]:
+        """The stores of all enodes, in one statement. Errors: Unavailable, DataLoss."""
+
+        def read(connection: sa.Connection) -> dict[str, KnownStore]:
+            return {row.enode: _known(row) for row in connection.execute(sa.select(tables.stores))}
+
+        return await self._database.within(read)
+
+    async def put(self, wanted: KnownStore) -> KnownStore:
+        """Store the registered store of an enode, unless its stored version is as high; returns the stored one.
+
+        Errors: Unavailable, DataLoss.
+        """
+        table = tables.stores
+        values = tables.row_of(table, wanted)
+
+        def work(connection: sa.Connection) -> KnownStore:
+            is_older = (table.c.enode == wanted.enode) & (table.c.version < wanted.version)
+            if connection.execute(sa.update(table).where(is_older).values(values)).rowcount:
+                return wanted
+            found = connection.execute(sa.select(table).where(table.c.enode == wanted.enode)).one_or_none()
+            if found is not None:
+                return _known(found)
+            connection.execute(sa.insert(table).values(values))
+            return wanted
+
+        return await self._database.within(work)
+
+
+def _known(row: Any) -> KnownStore:
+    return KnownStore(row.enode, row.store_id, row.replicas, row.version, row.accepted)

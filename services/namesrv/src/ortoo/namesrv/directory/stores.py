@@ -1,0 +1,121 @@
+"""The registered store of each enode: stored, so that it survives restarts, and served from memory."""
+
+from ortoo.common.cluster.refused import STORE_FIELD
+from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded
+from ortoo.common.logs.logger import get_logger
+from ortoo.namesrv import log_events
+from ortoo.namesrv.catalog.stores import Stores
+from ortoo.namesrv.decisions.leases import KnownStore, check_lineage, check_store, may_come
+from ortoo.namesrv.decisions.members import MemberId, MemberReport, MemberSet
+from ortoo.namesrv.decisions.texts import check_text
+
+STORES_MAX = 10_000
+_log = get_logger("stores")
+
+
+class StoresOfEnodes:
+    """The registered stores of all enodes."""
+
+    def __init__(self, stored: Stores, *, shared: bool) -> None:
+        """`shared` = other name servers use the same database."""
+        self._stored = stored
+        self._shared = shared
+        self._known: dict[str, KnownStore] = {}
+        self._kept: dict[str, KnownStore] = {}
+        """The stores in the database, as far as this name server has read or written them."""
+        self._is_failing = False
+
+    async def load(self) -> None:
+        """Read the stores from before this start. Errors: Unavailable, DataLoss."""
+        for found in (await self._stored.all()).values():
+            self._learn(found)
+
+    async def look(self) -> None:
+        """Read the changes of other name servers."""
+        if not self._shared:
+            return
+        try:
+            await self.load()
+        except OrtooError as error:
+            self._note_failure(error)
+
+    def may_come(self, enode: str, store_id: str, made_from: str) -> bool:
+        """Whether `check` accepts a store."""
+        return may_come(self._known.get(enode), store_id, made_from)
+
+    def check(self, enode: str, store_id: str, made_from: str) -> None:
+        """Refuse a store if the enode has another one, from which this one was not made. Errors: Conflict."""
+        check_store(self._known.get(enode), enode, store_id, made_from)
+
+    def check_report(self, report: MemberReport) -> None:
+        """Check the store of a replica. Errors: as `check`; Conflict if the replica only has the id of the set."""
+        if report.set_id:
+            self.check(report.enode, report.set_id, report.made_from)
+            check_lineage(self._known.get(report.enode), report)
+
+    async def note_members(self, members: MemberSet) -> None:
+        """Register an enode's replica set with its current replicas. Errors: as `note`."""
+        latest = members.configuration()
+        replicas = tuple(sorted({*latest.voters, *latest.learners})) if latest is not None else None
+        await self.note(members.enode, members.set_id, replicas)
+
+    async def note(self, enode: str, store_id: str, replicas: tuple[MemberId, ...] | None = None) -> None:
+        """Register a store that `check` has accepted.
+
+        Errors: Conflict if another name server has registered another store, Overloaded. While the database does not
+        answer,
+        the store is only registered in memory, and stored later.
+        """
+        if enode not in self._known and len(self._known) >= STORES_MAX:
+            raise Overloaded(f"{STORES_MAX} enodes have registered since the directory was created, the maximum")
+        known = self._known.get(enode) or KnownStore(enode, store_id)
+        if replicas is None:
+            replicas = known.replicas if known.store_id == store_id else ()
+        if (known.store_id, known.replicas) != (store_id, replicas) or known.version == 0:
+            known = self._known[enode] = known.changed(store_id, replicas)
+        if self._kept.get(enode) != known:
+            await self._keep(known)
+
+    async def accept(self, enode: str, store_id: str) -> str:
+        """Let another store replace the registered one when it registers; returns the id of the registered one.
+
+        Until then the registered one is accepted too, so that a wrong id stops no enode. Errors: Invalid. NotFound for
+        an enode that never registered, Unavailable if the permission cannot be stored.
+        """
+        check_text(store_id, STORE_FIELD, "the id of the store, as in the refusal")
+        known = self._known.get(enode)
+        if known is None:
+            raise NotFound(f"enode {enode!r} never registered: give the name of an enode that did", field="enode")
+        if known.store_id == store_id and not known.accepted:
+            raise Invalid(f"enode {enode!r} has store {store_id} already", field=STORE_FIELD)
+        wanted = known.accepting(store_id)
+        stored = await self._stored.put(wanted)
+        self._learn(stored)
+        if stored != wanted:
+            raise Conflict("another name server changed the store of this enode at the same time; check, then retry")
+        _log.emit(log_events.STORE_ACCEPTED, enode=enode, store_id=store_id, former_store_id=known.store_id)
+        return known.store_id
+
+    async def _keep(self, known: KnownStore) -> None:
+        try:
+            stored = await self._stored.put(known)
+        except OrtooError as error:
+            self._note_failure(error)
+            return
+        self._is_failing = False
+        self._learn(stored)
+        if stored.store_id != known.store_id:
+            self._known[known.enode] = stored
+            check_store(stored, known.enode, known.store_id, "")
+
+    def _learn(self, stored: KnownStore) -> None:
+        """Apply the stored value, unless the one in memory is newer."""
+        self._kept[stored.enode] = stored
+        known = self._known.get(stored.enode)
+        if known is None or stored.version > known.version:
+            self._known[stored.enode] = stored
+
+    def _note_failure(self, error: OrtooError) -> None:
+        if not self._is_failing:
+            _log.emit(log_events.STORES_NOT_KEPT, reason=str(error))
+        self._is_failing = True

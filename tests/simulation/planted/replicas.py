@@ -1,0 +1,53 @@
+"""Planted bug: a replica takes a file that its disk has lost for one that it never had."""
+
+from dataclasses import replace
+from typing import Any
+
+from ortoo.enode.consensus import joining
+from ortoo.enode.disk import reign_file
+from ortoo.enode.disk.identity import Identity, read_identity
+from ortoo.enode.disk.log_begin import read_log_begin
+from ortoo.enode.disk.outline_file import KeptOutline, write_outline
+from ortoo.enode.disk.reign_file import KeptReign, write_reign
+from ortoo.enode.members.identity import Configuration, MemberId
+from ortoo.enode.members.log_outline import LogOutline, MembersFrame
+from ortoo.namesrv.directory import stores
+
+joins: Any = joining
+known: Any = stores
+"""The planted functions replace names that these modules imported."""
+
+
+def a_missing_file_is_evidence() -> None:
+    """G1: a replica without its hard state takes its folder for that of an enode without replicas.
+
+    It becomes a set of one with the set's own id, and raises its epoch at each start. Name servers believe it.
+    """
+    plain = joining.Joining._claimed
+
+    def claimed(self: Any) -> KeptReign:
+        identity = read_identity(self.disk, self.folder)
+        if identity is None or self.number != 1:
+            return plain(self)
+        member, begin = MemberId(self.number, self.randomness.id_text()), read_log_begin(self.disk, self.folder)
+        position = begin.position if begin else 0
+        placed = (MembersFrame(position, Configuration((member,))),)
+        outline = LogOutline(position, position, position, position, placed=placed)
+        write_outline(self.disk, self.folder, KeptOutline(outline))
+        kept = KeptReign(member, identity.store_id, identity.created_at_ms)
+        write_reign(self.disk, self.folder, kept)
+        return kept
+
+    real = joins.check_files
+
+    def check_files(disk: Any, folder: Any, kept: KeptReign) -> Identity | None:
+        identity = read_identity(disk, folder)
+        if identity is not None:
+            kept = replace(kept, member=MemberId(kept.member.number, identity.disk), set_id=identity.store_id)
+        checked: Identity | None = real(disk, folder, kept)
+        return checked
+
+    joining.Joining._claimed = claimed  # type: ignore[method-assign]
+    joins.check_files = check_files
+    reign_file.read_serial = lambda disk, folder: (0, 0)
+    known.check_lineage = lambda known, report: None

@@ -1,0 +1,247 @@
+"""Every file of a store: its content, and the behaviour of a start without it. The page and the tests use this table.
+
+python -m tests.store_files docs/formats/files.md
+"""
+
+import enum
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
+from ortoo.enode.log.scan import walk
+
+
+class Harm(enum.StrEnum):
+    """A harm to a file while no process has the store open."""
+
+    DELETED = "deleted"
+    EMPTIED = "emptied"
+    OLDER = "older copy"
+    FOREIGN = "of another store"
+
+
+class Start(enum.StrEnum):
+    """The behaviour of the next starts."""
+
+    RIGHT = "starts right"
+    REFUSED = "refuses"
+    NAMED = "names the loss"
+    ABSENT = "-"
+    """This kind of store has no such file."""
+
+
+OTHER_LOG = 77
+"""The fingerprint of another log."""
+LAST_SEGMENT = "`<position>.seg`, the last"
+FULL_SEGMENT = "`<position>.seg`, the others"
+ALWAYS_RIGHT: Mapping[Harm, Start] = dict.fromkeys(Harm, Start.RIGHT)
+NEVER_THERE: Mapping[Harm, Start] = dict.fromkeys(Harm, Start.ABSENT)
+REFUSED: Mapping[Harm, Start] = dict.fromkeys(Harm, Start.REFUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFile:
+    """One kind of file."""
+
+    name: str
+    pattern: str
+    """A regular expression for the names of its files."""
+    holds: str
+    may_be_missing: str
+    without: str
+    """The behaviour of a start without it."""
+    alone: Mapping[Harm, Start] = field(default_factory=lambda: ALWAYS_RIGHT)
+    """In a store of an enode without replicas."""
+    replicas: Mapping[Harm, Start] = field(default_factory=lambda: ALWAYS_RIGHT)
+    """In the store of one of three replicas."""
+
+
+def outcomes(most: Start, **others: Start) -> Mapping[Harm, Start]:
+    """The outcome for every harm, with exceptions by the name of the harm."""
+    return dict.fromkeys(Harm, most) | {Harm[name.upper()]: start for name, start in others.items()}
+
+
+FILES = (
+    StoreFile(
+        "`identity`",
+        r"identity",
+        "The identity of the store: cluster, enode, store id, the disk id of a replica, whether it has hard state.",
+        "no",
+        "Refuses. A folder without any file is a new store. A name server that knows the enode refuses it.",
+        outcomes(Start.REFUSED, older=Start.RIGHT),
+        outcomes(Start.REFUSED, older=Start.RIGHT),
+    ),
+    StoreFile(
+        "`reign`",
+        r"reign",
+        "The hard state of a replica: its number, disk id, set and vote. Also the position that the disk once had, and "
+        "the start counter with its random part.",
+        "no",
+        "Refuses, because a replica without its vote could vote twice. An older copy is recognized by `serials`.",
+        NEVER_THERE,
+        REFUSED,
+    ),
+    StoreFile(
+        "`outline`",
+        r"outline",
+        "The log summary of a replica: epochs, the replicas of the set, a truncation in progress.",
+        "no",
+        "Refuses, because no other file has the first replicas of a set. An older copy is recognized by `serials`; it "
+        "may contain a truncation that was completed long ago.",
+        NEVER_THERE,
+        REFUSED,
+    ),
+    StoreFile(
+        LAST_SEGMENT,
+        r"\d{20}\.seg",
+        "The segment to which the log is appended: messages, state changes, checkpoints, and the count of openings.",
+        "of a replica",
+        "A replica fetches the missing frames from the others, and leads only when it has them. Without replicas, its "
+        "offsets answer DATA_LOSS and are not assigned again. If the file is cut short, the store returns to the rest "
+        "of it, under another store id.",
+        outcomes(Start.NAMED, foreign=Start.REFUSED),
+        outcomes(Start.RIGHT, foreign=Start.REFUSED),
+    ),
+    StoreFile(
+        FULL_SEGMENT,
+        r"\d{20}\.seg",
+        "A full segment of the log.",
+        "of a replica",
+        "A replica fetches a missing frame from the others when it is read, or at a start, when the state is folded "
+        "from it. Without replicas, its offsets answer DATA_LOSS.",
+        outcomes(Start.NAMED),
+        outcomes(Start.RIGHT),
+    ),
+    StoreFile(
+        "`<position>.idx`",
+        r"\d{20}\.idx",
+        "The queue index of a full segment.",
+        "yes",
+        "Rebuilds it from the segment.",
+    ),
+    StoreFile(
+        "`<position>.keys`",
+        r"\d{20}\.keys",
+        "The key index of a full segment.",
+        "yes",
+        "Does nothing; the next search rebuilds it from the segment.",
+    ),
+    StoreFile(
+        "`begin`",
+        r"begin",
+        "The begin of the log after retention, and the first offset of each queue.",
+        "yes",
+        "Takes the position from `serials`, and the offsets from the segments.",
+    ),
+    StoreFile(
+        "`clean`",
+        r"clean",
+        "The marker of a clean stop: the state and the index of the last segment.",
+        "yes",
+        "Reads the last segment, and folds the state from the newest checkpoint on.",
+    ),
+    StoreFile(
+        "`durable`",
+        r"durable",
+        "The durable and the committed position when the store fell idle, a witness beside the marks in the log.",
+        "yes",
+        "Relies on the marks in the log. Damage of the newest frames may be taken for a torn end.",
+    ),
+    StoreFile(
+        "`serials`",
+        r"serials",
+        "The numbers of the last writes of `reign`, `outline` and `begin`. Older copies are recognized by them.",
+        "yes",
+        "Writes it again with the next write of these files; until then an older copy is not recognized.",
+    ),
+    StoreFile(
+        "`restored`",
+        r"restored",
+        "The mark of a store that ends before its clients' latest knowledge, until its first start raised its numbers.",
+        "no",
+        "Refuses if `identity` requires it. Then run the command that made the store again.",
+        outcomes(Start.RIGHT, deleted=Start.REFUSED, emptied=Start.REFUSED),
+        NEVER_THERE,
+    ),
+    StoreFile(
+        "`cut-<epoch>-<position>`",
+        r"cut-\d+-\d+",
+        "Frames that a replica has truncated from its log, because the leader does not have them.",
+        "yes",
+        "Does nothing; the file is kept for an operator.",
+        NEVER_THERE,
+        ALWAYS_RIGHT,
+    ),
+    StoreFile("`<number>.spare`", r"\d+\.spare", "A future segment, all zeros.", "yes", "Allocates another one."),
+    StoreFile("`*.tmp`", r".*\.tmp", "A small file during its write.", "yes", "Removes it."),
+)
+
+HEAD = """# Every file of a store
+
+Made by `python -m tests.store_files docs/formats/files.md`; the tests of lost files use the same table.
+[The log of an enode](log.md) has the formats, and [crash safety](crash-safety.md) the reasons.
+
+A store is one folder. This page describes how a start behaves when a file is lost. Every later start does the same. A
+refused start changes nothing, names the file and the remedy. It succeeds when the file is put back. No
+message is taken for another one, and no second history begins under one store id.
+
+The lock of a process is on the folder itself and leaves no file. Checkpoints, topics, offsets and the list of replicas
+are frames of the log. A running process detects at the next flush, or within a second, that its folder was moved,
+replaced or emptied. It acknowledges nothing from then on, and `ortoo doctor` reports `data folder missing`.
+
+"""
+TAIL = """
+*Starts right* means that all acknowledged data is present. *Names the loss* means that the start names the file and the
+positions. The offsets of the file then answer DATA_LOSS, and all other data is served. It happens only to segments
+of an enode without replicas, because there is no other copy of them. If a replica is refused, empty its disk and
+[admit it as a new replica](../operations/members.md); no data is lost.
+
+No file shows that a whole disk was restored from an older image. Its start has a different number from all previous
+ones, so no vote or message for an earlier start counts. A name server that knows the later start refuses it. No other
+replica truncates messages that it knows to be committed. Never start such a disk: empty it.
+"""
+
+
+def names_of(row: StoreFile, names: Sequence[str]) -> list[str]:
+    """The files of a store that belong to a row."""
+    found = sorted(name for name in names if re.fullmatch(row.pattern, name))
+    if not row.pattern.endswith("seg"):
+        return found
+    return found[-1:] if row.name == LAST_SEGMENT else found[:-1]
+
+
+def undescribed(names: Sequence[str]) -> list[str]:
+    """The files of a store that belong to no row."""
+    return [name for name in names if not any(re.fullmatch(row.pattern, name) for row in FILES)]
+
+
+def of_another_log(data: bytes, base: int) -> bytes:
+    """The segment of another store at this position: whole frames of other topics, with its fingerprint."""
+    found = bytearray(data)
+    for one in walk(lambda at, length: data[at - base : at - base + length], base, base + len(data)):
+        if isinstance(one, FrameHeader):
+            is_message = one.kind == Kind.MESSAGES
+            other = one._replace(topic_id=one.topic_id + 1) if is_message else one._replace(producer_id=OTHER_LOG)
+            found[one.position - base : one.position - base + HEADER_BYTES] = other.encoded()
+    return bytes(found)
+
+
+def page() -> str:
+    """The page."""
+    lines = ["| file | holds | may be missing | a start without it |", "|---|---|---|---|"]
+    lines += [f"| {one.name} | {one.holds} | {one.may_be_missing} | {one.without} |" for one in FILES]
+    for title, kind in (("an enode without replicas", "alone"), ("one of three replicas", "replicas")):
+        lines += ["", f"## The starts of {title}", ""]
+        lines += [f"| file | {' | '.join(Harm)} |", f"|---|{'---|' * len(Harm)}"]
+        for one in FILES:
+            starts: Mapping[Harm, Start] = getattr(one, kind)
+            if starts is not NEVER_THERE:
+                lines.append(f"| {one.name} | {' | '.join(starts[harm] for harm in Harm)} |")
+    return HEAD + "\n".join(lines) + "\n" + TAIL
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")

@@ -1,0 +1,141 @@
+"""Each file of an enode without replicas is lost, emptied, older or another store's; the store is started three times.
+
+The rows are those of tests/store_files.py.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from functools import cache
+from itertools import pairwise
+
+import pytest
+
+from ortoo.common.errors import DataLoss
+from ortoo.enode.disk.identity import read_identity
+from ortoo.enode.disk.segment_files import SegmentFiles
+from ortoo.enode.log.segment import Segment, bases, segment_name
+from ortoo.enode.recovery.refold import Refold
+from ortoo.testing.store.workload import FOLDER
+from tests.store_files import FILES, Harm, Start, StoreFile, names_of, of_another_log, undescribed
+from tests.unit.enode.recovery.lost_files import TOPIC, AtRest, Life, disk_of, files_of, made
+
+STARTS = 3
+WAYS = ("stopped", "killed", "restored")
+OF_ANOTHER = 1000
+"""The seed of another store of the same enode, whose segments begin at the same positions."""
+CELLS = [(row, harm) for row in FILES for harm in Harm if row.alone[harm] is not Start.ABSENT]
+
+
+@cache
+def at_rest(seed: int, how: str) -> AtRest:
+    """One store for all cells of the table."""
+    return asyncio.run(made(seed, how))
+
+
+def harmed(one: AtRest, name: str, harm: Harm, how: str) -> Mapping[str, bytes]:
+    """The store's files with one of them harmed."""
+    files = dict(one.files)
+    if harm is Harm.DELETED:
+        del files[name]
+    elif harm is Harm.EMPTIED:
+        files[name] = b""
+    elif harm is Harm.OLDER:
+        files[name] = one.older[name]
+    else:
+        files[name] = at_rest(OF_ANOTHER, how).files[name]
+    return files
+
+
+def test_every_file_has_a_row() -> None:
+    """All files of a store are in the table, and two stores have segments at the same positions."""
+    for how in WAYS:
+        assert undescribed(list(at_rest(1, how).files)) == []
+        assert at_rest(1, how).files.keys() == at_rest(OF_ANOTHER, how).files.keys()
+
+
+@pytest.mark.parametrize(("row", "harm"), CELLS, ids=lambda one: one.name if isinstance(one, StoreFile) else one.value)
+def test_a_lost_file_costs_nothing_that_is_not_named(row: StoreFile, harm: Harm) -> None:
+    """Three starts behave as in the table, and none takes one message for another."""
+    check = {Start.RIGHT: starts_right, Start.REFUSED: refuses, Start.NAMED: names_the_loss}[row.alone[harm]]
+    tried = 0
+    for how in WAYS:
+        one = at_rest(1, how)
+        names = names_of(row, list(one.files))
+        if harm is Harm.OLDER:  # the newest of the files that changed since, if any
+            changed = [name for name in names if one.older[name] != one.files[name]]
+            names = changed if changed or row.alone[harm] is Start.NAMED else names
+        for name in names[-1:]:
+            asyncio.run(check(one, harmed(one, name, harm, how), name))
+            tried += 1
+    assert tried
+
+
+def test_a_segment_of_another_store_changes_no_state() -> None:
+    """The fold takes nothing from it, not even the messages before the first frame with the other fingerprint."""
+    stored = at_rest(1, "killed").files
+    starts = bases(list(stored))
+    for base, next_base in pairwise(starts):
+        name = segment_name(base)
+        disk = disk_of({**stored, name: of_another_log(stored[name], base)})
+        files = SegmentFiles(disk)
+        segments = [Segment(files, FOLDER, one, one) for one in starts]
+        for one, end in zip(segments, [*starts[1:], None], strict=True):
+            one.end = end
+        identity = read_identity(disk, FOLDER)
+        assert identity is not None
+        fold = Refold(segments, (), starts[-1], without_checkpoint=True, log_mark=identity.log_mark)
+        assert (base, next_base) in [(hole.position, hole.end_position) for hole in fold.holes]
+        assert {topic_id for (topic_id, _), _ in fold.state.ends.all()} <= {TOPIC}
+
+
+async def refuses(one: AtRest, files: Mapping[str, bytes], name: str) -> None:
+    """Each start names the wrong file and changes nothing; with the file restored all data is there."""
+    life = Life(50, disk_of(files))
+    for _ in range(STARTS):
+        with pytest.raises(DataLoss) as refused:
+            await life.open()
+        assert name in refused.value.message
+        left = files_of(life.disk)
+        assert left == {name: files[name] for name in left}
+        assert all(gone.endswith((".spare", ".tmp")) for gone in files.keys() - left.keys())
+    life.disk = disk_of(one.files)
+    await life.open()
+    assert await life.seen() == (one.acknowledged, set())
+    await life.kill()
+
+
+async def starts_right(one: AtRest, files: Mapping[str, bytes], name: str) -> None:
+    """All acknowledged data is there, messages also by their keys, and the data stored between the starts."""
+    life, known = Life(50, disk_of(files), keys=dict(one.keys)), dict(one.acknowledged)
+    for _ in range(STARTS):
+        store = await life.open()
+        assert await life.seen() == (known, set())
+        assert store.offsets.of(TOPIC, "g") == one.committed
+        for queue_id, offset in (min(known), max(known)):
+            [found] = await store.find_messages(TOPIC, key=life.keys[queue_id, offset])
+            assert (found.queue_id, found.offset) == (queue_id, offset)
+        known |= await life.send(3)
+        await life.clock.pass_time(1)
+        await life.kill()
+
+
+async def names_the_loss(one: AtRest, files: Mapping[str, bytes], name: str) -> None:
+    """The file's data is reported as lost and never replaced; no offset is assigned twice under one store id."""
+    gone: set[tuple[int, int]] = set()
+    life, known, base = Life(50, disk_of(files)), dict(one.acknowledged), int(name.removesuffix(".seg"))
+    for number in range(STARTS):
+        store = await life.open()
+        found, lost = await life.seen()
+        assert [one for one in store.describe().damages if base < one.position + one.length_bytes]
+        # A store that was restored and never started has acknowledged nothing under its id.
+        is_other = store.describe().store_id != one.store_id
+        if number == 0:
+            gone = known.keys() - found.keys()
+            assert gone
+            assert gone <= lost or is_other
+            known = {place: text for place, text in known.items() if place not in gone}
+        assert found == known
+        known |= await life.send(3)
+        assert is_other or not known.keys() & gone
+        await life.clock.pass_time(1)
+        await life.kill()
