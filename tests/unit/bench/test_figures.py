@@ -1,4 +1,4 @@
-"""What the benchmarks reckon with: percentiles, growth, bodies."""
+"""The calculations of the benchmarks: percentiles, growth, bodies."""
 
 import pytest
 

@@ -16,7 +16,7 @@ def results(**ratios: float) -> dict[str, Figures]:
 
 @pytest.mark.parametrize(("now", "falls"), [(1.0, False), (0.76, False), (0.74, True), (9.0, False)])
 def test_a_ratio_may_fall_by_a_quarter(now: float, falls: bool) -> None:
-    """Less than that is noise; more is a regression; a rise never is one."""
+    """A smaller loss is noise, a larger one is a regression, and a gain is neither."""
     found = regressions(results(grpc=1.0), results(grpc=now))
     assert found == ([Regression("produce", "grpc", 1.0, now)] if falls else [])
 

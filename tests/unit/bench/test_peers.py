@@ -1,4 +1,4 @@
-"""The comparison with RocketMQ and Kafka: its table, its picture, and what it says where it cannot run."""
+"""The comparison with RocketMQ and Kafka: its table, its picture, and its message where it cannot run."""
 
 import sys
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_the_table_has_what_both_sides_measured() -> None:
 
 
 def test_members_are_compared_with_one_member() -> None:
-    """The leader, and the mean of its followers, beside what one member by itself needs."""
+    """The leader, and the mean of its followers, beside the cost of an enode without replicas."""
     many = {"per_s": 300.0, "cpu_us": {"snode": 1.0, "leader": 1.5, "follower-1": 0.2, "follower-2": 0.4}}
     alone = {"per_s": 600.0, "cpu_us": {"snode": 1.0, "enode": 1.0}}
     three = {"bench many": many, "bench steady": steady(30.0)}
@@ -98,7 +98,7 @@ def test_the_picture_has_every_row_and_stays_the_same(tmp_path: Path) -> None:
 def test_without_java_it_says_so_and_skips(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 77, and what to install."""
+    """Exit code 77, and the missing programs."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.argv", ["peers"])
     assert command.main() == command.SKIPPED
@@ -122,7 +122,7 @@ def test_without_librdkafka_it_says_so(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_jars_are_brought_once_for_each_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is there stays; another version is fetched into an empty folder; what was refused is tried again."""
+    """Downloaded files stay. Another version is fetched into an empty folder. A refused download is retried."""
     fake_tools(tmp_path, monkeypatch, f"echo once >> {tmp_path}/fetched; touch one.jar")
     monkeypatch.setattr(jars, "FOLDER", tmp_path / "peers")
     folder = jars.bring("client")

@@ -61,7 +61,7 @@ async def test_a_change_of_the_members_that_waits_for_the_log_is_the_only_one() 
     driver, log = leading()
     driver.asked(AddLearner(FOUR.member))
     log.on_appended(20, ())
-    with pytest.raises(Conflict, match="try again"):
+    with pytest.raises(Conflict, match="retry in a moment"):
         driver.asked(Remove(THREE.member))
     log.on_appended(30, (MembersFrame(30, Configuration(THREE_MEMBERS.voters, (FOUR.member,))),))
     with pytest.raises(Conflict, match="not committed"):

@@ -166,7 +166,7 @@ async def test_who_is_only_asked_stays_free() -> None:
     joining = Joining(disk, FOLDER, SystemClock(), Randomness(1), number=2, members=3)
     assert await joining.join("first", 1, asks_only=True) == joining.kept.member
     await joining.join("second", 2)
-    with pytest.raises(Conflict, match="of set second"):
+    with pytest.raises(Conflict, match="to set second"):
         await joining.join("first", 1, asks_only=True)
 
 

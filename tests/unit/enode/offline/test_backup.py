@@ -133,7 +133,7 @@ async def test_who_outlived_a_lost_store_begins_anew_at_the_restored_one(tmp_pat
     opening = store.describe().store_open_number
     await store.close()
     make_store(disk, tmp_path / "backup", tmp_path / "first", CLOCK, Randomness(2))
-    with pytest.raises(Conflict, match="start it once without members"):
+    with pytest.raises(Conflict, match="Start it once without replicas"):
         Joining(disk, tmp_path / "first", CLOCK, Randomness(1))
     first = await opened(tmp_path / "first")
     shutil.copytree(tmp_path / "first", tmp_path / "crashed")
@@ -166,7 +166,7 @@ async def test_a_backup_ends_no_backup_of_another_store(tmp_path: Path) -> None:
     take_backup(disk, tmp_path / "store", tmp_path / "backup", CLOCK)
     await store.close()
     empty = await opened(tmp_path / "empty", seed=3)
-    with pytest.raises(Conflict, match="give another folder"):
+    with pytest.raises(Conflict, match="choose another folder"):
         take_backup(disk, tmp_path / "empty", tmp_path / "backup", CLOCK)
     await empty.close()
     make_store(disk, tmp_path / "backup", tmp_path / "restored", CLOCK, Randomness(2))
@@ -208,14 +208,14 @@ async def test_a_backup_begins_where_the_log_began_when_it_looked(tmp_path: Path
 async def test_what_cannot_be_backed_up_or_restored_is_named(tmp_path: Path) -> None:
     """No store, another store's backup, a folder in use, a replica's, a changed file: all are refused."""
     disk, store_folder, backup = RealDisk(), tmp_path / "store", tmp_path / "backup"
-    with pytest.raises(NotFound, match="is no store"):
+    with pytest.raises(NotFound, match="is not a store"):
         take_backup(disk, store_folder, backup, CLOCK)
     store = await opened(store_folder)
     await store.put_topics([TopicCopy(1, "orders", 1, 1)])
     await Sender(store).send(30)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/else").write_text("x")
-    with pytest.raises(Conflict, match="holds something that is no backup"):
+    with pytest.raises(Conflict, match="holds other files"):
         take_backup(disk, store_folder, tmp_path / "full", CLOCK)
     with pytest.raises(NotFound, match="holds no backup"):
         make_store(disk, tmp_path / "full", tmp_path / "new", CLOCK, Randomness())
@@ -224,7 +224,7 @@ async def test_what_cannot_be_backed_up_or_restored_is_named(tmp_path: Path) -> 
         make_store(disk, backup, store_folder, CLOCK, Randomness())
     await store.close()
     (store_folder / "reign").write_text("x")
-    with pytest.raises(Unsupported, match="member of enode enode-0"):
+    with pytest.raises(Unsupported, match="replica of enode enode-0"):
         take_backup(disk, store_folder, backup, CLOCK)
     [first, *_] = sorted(backup.glob("*.seg"))
     whole = first.read_bytes()

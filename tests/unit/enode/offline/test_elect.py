@@ -106,10 +106,10 @@ def test_a_disk_without_its_hard_state_goes_on_by_an_operators_word(
 
 def test_a_folder_that_is_no_member_is_refused(tmp_path: Path) -> None:
     """Also one whose set is not initialized, because it has no data to lose."""
-    with pytest.raises(Invalid, match="not the folder of a member"):
+    with pytest.raises(Invalid, match="not the folder of a replica"):
         elect.main([str(tmp_path), "--lose"])
     Joining(RealDisk(), tmp_path, SystemClock(), Randomness(1), members=3)
-    with pytest.raises(Invalid, match="not the folder of a member"):
+    with pytest.raises(Invalid, match="not the folder of a replica"):
         elect.main([str(tmp_path), "--lose", "--apply"])
 
 
@@ -127,7 +127,7 @@ def test_damage_that_costs_what_lies_behind_is_told_first(folder: Path, capsys: 
     before = segment.read_bytes()
     assert elect.main([str(folder), "--lose"]) == 3
     said = capsys.readouterr().out
-    assert "ends at position 0:" in said
+    assert "ends at position 0." in said
     assert f"up to position {once}, is lost" in said
     assert segment.read_bytes() == before
     assert elect.main([str(folder), "--lose", "--apply", "--others-are-gone"]) == 0

@@ -38,7 +38,7 @@ def folder(disk: Disk, tmp_path: Path) -> Path:
 
 
 def test_bytes_are_read_back_where_they_were_written(disk: Disk, folder: Path) -> None:
-    """Buffers follow one another from the position on; what was skipped is zeros; reading stops at the end."""
+    """Buffers follow one another from the position. A skipped range is zeros. Reading stops at the end."""
     file = disk.open(folder / "f", create=True)
     assert file.write(10, [b"abc", bytearray(b"de"), memoryview(b"fgh")]) == 8
     assert file.size_bytes() == 18
@@ -55,7 +55,7 @@ def test_bytes_are_read_back_where_they_were_written(disk: Disk, folder: Path) -
 
 
 def test_reading_ahead_changes_nothing(disk: Disk, folder: Path) -> None:
-    """It may name bytes that are not there; what is read is what was written."""
+    """It may name missing bytes. Bytes are read as they were written."""
     file = disk.open(folder / "f", create=True)
     file.write(0, [b"abcdef"])
     for position, length in ((0, 6), (3, 100), (50, 1)):
@@ -120,7 +120,7 @@ def test_listing_is_sorted_and_empty_for_what_is_not_there(disk: Disk, folder: P
 
 
 def test_renaming_replaces_in_one_step(disk: Disk, folder: Path) -> None:
-    """The target's old bytes are gone, the source's name too, and both open files go on."""
+    """The target's old bytes are gone, the source's name too, and both open files stay usable."""
     new, old = disk.open(folder / "new", create=True), disk.open(folder / "old", create=True)
     new.write(0, [b"new"])
     old.write(0, [b"old"])
@@ -147,7 +147,7 @@ def test_an_open_file_outlives_its_name(disk: Disk, folder: Path) -> None:
 
 
 def test_closed_and_read_only_files_refuse(disk: Disk, folder: Path) -> None:
-    """What may not be done is an OSError, never silence."""
+    """A forbidden operation raises OSError and is never ignored."""
     disk.open(folder / "f", create=True).close()
     file = disk.open(folder / "f", writable=False)
     with pytest.raises(OSError, match=r"."):
@@ -173,7 +173,7 @@ def test_free_space_is_a_number_of_bytes(disk: Disk, folder: Path) -> None:
 
 
 def test_files_may_be_read_and_written_from_several_threads(disk: Disk, folder: Path) -> None:
-    """One writer and several readers at once: a reader sees whole records, or what was there before."""
+    """One writer and several readers at once: a reader sees whole records, or the previous content."""
     file = disk.open(folder / "f", create=True)
     file.allocate(64_000)
     wrong: list[bytes] = []
@@ -196,7 +196,7 @@ def test_files_may_be_read_and_written_from_several_threads(disk: Disk, folder: 
 
 
 def test_a_full_disk_says_so(tmp_path: Path) -> None:
-    """ENOSPC is the error of a disk without space, whoever makes it."""
+    """ENOSPC is the error of a disk without space on all implementations."""
     for disk in (MemoryDisk(capacity_bytes=100), FaultyDisk(MemoryDisk())):
         disk.make_folder(tmp_path)
         file = disk.open(tmp_path / "f", create=True)

@@ -1,4 +1,4 @@
-"""What a power cut leaves of a disk in memory: all that was synced, and of the rest anything that could be."""
+"""A power cut of a disk in memory keeps all synced bytes, and any possible part of the others."""
 
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def test_names_may_be_undone_until_their_folder_is_synced() -> None:
 
 
 def test_a_failed_sync_is_not_made_up_for_by_the_next() -> None:
-    """What was on its way when the disk failed may be lost for ever, though it can be read."""
+    """Writes in progress when the disk failed may be lost permanently, although they can be read."""
     disk = disk_with(data=b"1")
     file = disk.open(FOLDER / "f")
     file.write(0, [b"2"])

@@ -1,4 +1,4 @@
-"""A forked process is as good as a started one: exit code, files, signals, environment, and whose child it is."""
+"""A forked process is as good as a started one: exit code, files, signals, environment and parent."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ async def test_exit_codes_words_and_standard_files_are_its_own(forks: bool) -> N
 
 @pytest.mark.parametrize("forks", [True, False])
 async def test_a_role_takes_its_environment_and_its_signals(forks: bool, tmp_path: Path) -> None:
-    """It says that it is ready, stops at SIGSTOP, goes on, ends with 0 at SIGTERM, and with minus nine at SIGKILL."""
+    """It reports that it is ready, stops at SIGSTOP, continues, ends with 0 at SIGTERM and with -9 at SIGKILL."""
     settings = {
         **os.environ,
         "ORTOO_NAMESRV_LISTEN_ADDRESS": "127.0.0.1:0",

@@ -1,4 +1,4 @@
-"""What breaks conversations in memory: partitions, keepalive, resets in the middle of a message, slow readers."""
+"""Breaks of conversations in memory: partitions, keepalive, resets in the middle of a message, slow readers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ def test_a_partition_in_one_direction() -> None:
 
 
 def test_a_server_keeps_the_deadline_by_itself() -> None:
-    """A handler is cancelled when its caller's time is over, though nothing of the caller arrives any more."""
+    """A handler is cancelled when its caller's deadline has passed, although nothing arrives from the caller."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -75,7 +75,7 @@ def test_a_server_keeps_the_deadline_by_itself() -> None:
 
 
 def test_keepalive_ends_a_partition_for_both_ends() -> None:
-    """Each end gives up by itself, as a held direction takes pings or their answers; the next call connects anew."""
+    """Each end gives up on its own, because pings or their answers are held. The next call reconnects."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -105,7 +105,7 @@ def test_keepalive_ends_a_partition_for_both_ends() -> None:
 
 
 def test_a_short_partition_is_borne() -> None:
-    """What heals before keepalive gives up breaks nothing, also when there is another one soon after it."""
+    """A partition that heals before keepalive gives up breaks nothing, also when another one follows soon."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -130,7 +130,7 @@ def test_a_short_partition_is_borne() -> None:
 
 
 def test_a_break_in_the_middle_of_a_message() -> None:
-    """The message that the connection breaks over never arrives, those before it do, and both ends hear of it."""
+    """The message that the connection breaks over never arrives, those before it do, and both ends are notified."""
 
     async def main() -> None:
         network = ToldNetwork()

@@ -1,4 +1,4 @@
-"""What a network decides: delays, refusals and silence, the same in every run; see test_breaks.py for its faults."""
+"""Decisions of a network: delays, refusals and silence, the same in every run. Its faults are in test_breaks.py."""
 
 import asyncio
 import itertools
@@ -89,7 +89,7 @@ def test_a_network_that_refuses() -> None:
 
 
 def test_a_network_that_swallows_connections() -> None:
-    """An attempt fails after its timeout; attempts go on with back-off, and waiting calls are served when one works."""
+    """An attempt fails after its timeout; attempts repeat with back-off. Waiting calls are served when one works."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -116,7 +116,7 @@ async def _awaited(call: Any) -> Any:
 
 
 def test_attempts_back_off() -> None:
-    """From 50 ms, by 1.6 each time, up to the most that the options allow; a success begins anew."""
+    """From 50 ms, by 1.6 each time, up to the maximum of the options. A success resets it."""
 
     async def main() -> None:
         network = ToldNetwork()
@@ -199,7 +199,7 @@ print(len(trace), zlib.crc32("\\n".join(trace).encode()))
 
 
 async def scenario(chance: Any) -> list[str]:
-    """Forty conversations over ten channels through delays, breaks and a stop; what arrived when."""
+    """Forty conversations over ten channels through delays, breaks and a stop, with the times of arrival."""
     network = ToldNetwork(lambda packet, to_server: chance.uniform(0.001, 0.1))
     transport = MemoryTransport(network)
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Nodes: whose channels and servers are whose, and what a kill leaves of their conversations."""
+"""Nodes: the owners of channels and servers, and the state of their conversations after a kill."""
 
 import asyncio
 import gc
@@ -53,7 +53,7 @@ def streaming(channel: Any, **options: Any) -> Any:
 
 
 def test_handlers_run_in_the_node_of_their_server() -> None:
-    """Whoever calls, from whichever node, the handler's context is that of the server's node."""
+    """The handler's context is that of the server's node, for callers from all nodes."""
 
     async def main() -> None:
         transport = MemoryTransport()
@@ -162,13 +162,13 @@ def test_a_killed_client_is_heard_of() -> None:
                 while not handlers.ended:
                     await asyncio.wait({loop.create_future()}, timeout=0.5)
                 assert wait_s <= loop.time() - begun_s <= wait_s + 1
-                assert not call.done(), "nobody in the killed node hears anything"
+                assert not call.done(), "no task in the killed node receives anything"
 
     run(main())
 
 
 def test_a_dead_node_can_say_nothing() -> None:
-    """On an ordinary loop its tasks still run; what they send or call goes nowhere."""
+    """On an ordinary loop its tasks still run. Their messages and calls go nowhere."""
 
     async def main() -> None:
         transport, handlers = MemoryTransport(), Handlers()

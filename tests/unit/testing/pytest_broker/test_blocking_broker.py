@@ -18,7 +18,7 @@ pytestmark = pytest.mark.ortoo(topics=["orders", "bills"])
 
 
 def at_a_time(kind: str, concurrency: int) -> dict[str, Any]:
-    """So many handlers of a consumer's `run`."""
+    """The number of handlers of a consumer's `run`."""
     return {"handling": Handling(concurrency=concurrency)} if kind == "pull_consumer" else {"concurrency": concurrency}
 
 
@@ -110,7 +110,7 @@ def test_a_real_port_is_a_real_broker(blocking_broker: BlockingBroker) -> None:
 
 
 def test_a_port_comes_first(blocking_broker: BlockingBroker) -> None:
-    """What was sent on virtual time would not be there."""
+    """Messages that were sent on virtual time would be missing."""
     blocking_broker.send("orders", b"x")
     with pytest.raises(RuntimeError, match="before anything else"):
         blocking_broker.port()
@@ -129,7 +129,7 @@ def stopping(consumer: Any, bills: Any, seen: list[bytes]) -> Callable[[Any], No
 
 @pytest.mark.parametrize("kind", ["consumer", "pull_consumer", "pop_consumer"])
 def test_what_a_handler_does_while_its_consumer_is_stopped_is_done(kind: str, blocking_broker: BlockingBroker) -> None:
-    """A thread works to its end whatever is called off: its message does not come again."""
+    """A thread runs to its end even if its task is cancelled: its message is not redelivered."""
     seen: list[bytes] = []
 
     blocking_broker.send("orders", b"1")
@@ -177,7 +177,7 @@ def test_what_handlers_had_when_their_consumer_was_stopped_is_not_lost_to_it(
 
 
 def test_what_a_stopped_pull_consumer_has_handled_of_several_comes_not_again(blocking_broker: BlockingBroker) -> None:
-    """It took them at once, handled the first, and the others go to who comes next."""
+    """It took them at once, handled the first, and the next consumer gets the others."""
     seen: list[bytes] = []
 
     with connect() as mq, mq.producer("orders") as orders, mq.producer("bills") as bills:

@@ -1,4 +1,4 @@
-"""The fixture `broker`: what it lets a test see, how time passes, and what can be done to it."""
+"""The fixture `broker`: its views for tests, the passage of time, and its faults."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +22,7 @@ async def mq(broker: Broker) -> AsyncIterator[Client]:
 
 
 async def test_what_is_stored_and_what_waits_is_shown(broker: Broker, mq: Client) -> None:
-    """Messages, those that wait with their time, and who consumes how far."""
+    """Messages, delayed messages with their time, and the positions of groups."""
     await broker.create_topic("others", queues=1)
     at_ms = broker.clock.in_ms("2d")
     await broker.send("others", b"one", Message(b"two"), Message(b"later", deliver_at_ms=at_ms))
@@ -37,7 +37,7 @@ async def test_what_is_stored_and_what_waits_is_shown(broker: Broker, mq: Client
 
 
 async def test_time_passes_in_order_and_over_nothing(broker: Broker, mq: Client) -> None:
-    """Each delayed message comes within a second of its time, and what follows from it does too; so do own timers."""
+    """Each delayed message arrives within a second of its time. So do its consequences, and timers of the test."""
     came: list[tuple[bytes, int]] = []
     begun_ms = broker.clock.now_ms()
 
@@ -70,7 +70,7 @@ async def test_time_passes_in_order_and_over_nothing(broker: Broker, mq: Client)
 
 
 async def test_a_handler_that_is_at_work_keeps_its_message_while_hours_pass(broker: Broker, mq: Client) -> None:
-    """A lease is renewed by a handler that runs, however much time is let pass: nobody else gets the message."""
+    """A lease is renewed by a handler that runs, however much time passes: no other consumer gets the message."""
     given, finish = [], asyncio.Event()
 
     async def handler(message: object) -> None:
@@ -87,7 +87,7 @@ async def test_a_handler_that_is_at_work_keeps_its_message_while_hours_pass(brok
 
 
 async def test_everything_can_go_wrong_and_be_well_again(broker: Broker, mq: Client) -> None:
-    """Full and slow disks, slow and cut networks, frozen and killed roles: sends wait or fail, then go on."""
+    """Full and slow disks, slow and cut networks, frozen and killed roles: sends wait or fail, then succeed again."""
     async with mq.producer("orders") as producer:
         faults: list[Callable[[], Fault]] = [
             lambda: broker.slow_disk(50),

@@ -12,7 +12,7 @@ import pytest
 pytest_plugins = ["pytester"]
 PAGE = Path(__file__).parents[4] / "docs/testing-your-code.md"
 IN_A_SECOND = 2.0
-"""Processor seconds: half of it where nobody else uses the core's caches."""
+"""Processor seconds: half of it where no other process uses the core's caches."""
 
 
 class Spent:

@@ -1,4 +1,4 @@
-"""The plugin as pytest sees it: modes of asyncio, seeds, reports, wrong use; and those who do not use it."""
+"""The plugin as pytest sees it: modes of asyncio, seeds, reports, wrong use, and tests without it."""
 
 import re
 import subprocess
@@ -106,7 +106,7 @@ def test_a_failed_test_tells_its_seed_and_the_seed_repeats_it(pytester: pytest.P
 
 
 def test_a_test_that_waits_for_ever_fails_and_says_where(pytester: pytest.Pytester) -> None:
-    """When the patience is over, and with the line that waits."""
+    """The failure comes after the patience, with the line that waits."""
     pytester.makepyfile(test_it=FAILS)
     result = pytester.runpytest_inprocess("-oasyncio_mode=auto", "-k", "waits", "-oortoo_patience=1m", *QUIET)
     result.assert_outcomes(failed=1)

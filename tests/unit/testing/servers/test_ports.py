@@ -35,7 +35,7 @@ def test_no_two_processes_are_given_the_same_port() -> None:
 
 
 def test_a_port_is_none_that_the_system_hands_out() -> None:
-    """Who calls a server that is gone reaches nobody else, such as a JVM that waits for its worker."""
+    """A call to a stopped server reaches no other process, such as a JVM that waits for its worker."""
     first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     assert all(not first <= port <= last for port in free_ports(10))
 

@@ -1,4 +1,4 @@
-"""Virtual time: nobody waits for it, and whoever sleeps wakes in the right order at the right time."""
+"""Virtual time: no task waits for real time, and sleepers wake in order at their time."""
 
 import asyncio
 
@@ -58,7 +58,7 @@ async def test_the_wall_clock_jumps_without_waking_anybody() -> None:
 
 
 def test_time_moves_by_itself_when_everybody_waits() -> None:
-    """Thirty days pass at once; work in between sees its own time; the result comes back."""
+    """Thirty days pass at once. Work in between sees its own time, and the result is returned."""
     clock = VirtualClock(0)
     events: asyncio.Queue[int]
 
@@ -92,7 +92,7 @@ def test_a_cancelled_sleeper_holds_nobody_up() -> None:
 
 
 def test_a_run_that_is_stuck_ends() -> None:
-    """When time runs out although nobody got further, the run fails instead of spinning for ever."""
+    """When time runs out without progress, the run fails instead of spinning forever."""
     clock = VirtualClock()
 
     async def main() -> None:
@@ -104,6 +104,6 @@ def test_a_run_that_is_stuck_ends() -> None:
 
 
 def test_a_run_in_which_nothing_can_happen_any_more_ends_at_once() -> None:
-    """Whoever waits for what nobody brings is told so, and nobody waits for real time."""
+    """A wait for an event that cannot come fails, and no task waits for real time."""
     with pytest.raises(TimeRanOut, match="no timer is pending"):
         VirtualClock().run(asyncio.Event().wait)
