@@ -1,11 +1,12 @@
-"""Many segments and idle connections where each process may have few descriptors, and what that cost.
+"""Run many segments and idle connections with few descriptors in each process, and report the cost.
 
     python -m tests.e2e.few_descriptors --limit 1024 --segments 10000 --connections 20000
 
-A name server, an enode and a snode as real processes with that hard limit. Messages are sent until the log has so many
-segments, and are read back. Then idle connections come to the enode's port, and to the snode's; sends and reads go on,
-and `ortoo doctor` names the limit. When they are gone, everything works without a restart; then the enode is killed and
-started again. The exit code is 1 when a promise was broken.
+It starts a name server, an enode and a snode as real processes with that hard limit. It sends messages until the log
+has that number of segments, and reads them back. Then it opens idle connections to the port of the enode, and to that
+of the snode. Sends and reads must continue, and `ortoo doctor` must name the limit. When the connections are closed,
+everything must work without a restart. At last the enode is killed and started again. The exit code is 1 when an
+expectation failed.
 """
 
 import argparse
@@ -37,16 +38,16 @@ BODY_BYTES = 3_000
 AT_ONCE = 8
 NEW_CLIENT_S = 60.0
 SENDS = 100
-"""How many messages are sent in each part of a long run."""
+"""The number of messages that are sent in each part of a long run."""
 WAIT_MAX_S = 10.0
 START_MAX_S = 120.0
-"""How long the enode may take to start again: a killed one may have to index many segments first."""
+"""Time for another start of the enode. After a kill it may have to index many segments first."""
 LOOK_S = 0.05
 CLOCK = SystemClock()
 
 
 class LimitedProcess(RoleProcess):
-    """A role that may have few descriptors: its hard limit is lowered before it starts, and its soft one even more."""
+    """A role with few descriptors. Its hard limit is lowered before it starts, and its soft limit even more."""
 
     limit = 1024
 
@@ -57,7 +58,7 @@ class LimitedProcess(RoleProcess):
 
 @dataclass
 class Verdict:
-    """What was seen."""
+    """The results of a run."""
 
     broken: list[str] = field(default_factory=list)
     segments: int = 0
@@ -69,14 +70,14 @@ class Verdict:
     doctor: str = ""
     """The last output of `ortoo doctor`."""
     kept: dict[str, int] = field(default_factory=dict)
-    """By role: how many idle connections it kept."""
+    """The number of idle connections that each role kept."""
 
     def summary(self) -> str:
-        """One line."""
+        """The results in one line."""
         kept = ", ".join(f"the {role} kept {count}" for role, count in self.kept.items())
         return (
             f"{self.segments} segments, {self.sent} sent, {self.read} read, slowest send {self.slowest_s * 1000:.0f} "
-            f"ms; at most {self.open_max} descriptors open, {self.open_segments_max} of them segments; {kept}"
+            f"ms, at most {self.open_max} descriptors open, {self.open_segments_max} of them segments; {kept}"
         )
 
 
@@ -102,7 +103,7 @@ class Run:
             role.ready_timeout_s = START_MAX_S
 
     async def run(self, segments: int, connections: int) -> Verdict:
-        """Do all of it."""
+        """Run all parts."""
         cluster = self.cluster
         try:
             await cluster.namesrv.start()
@@ -139,7 +140,7 @@ class Run:
                 self._say(self.verdict.summary())
 
     async def _send(self, mq: Client, when: str) -> None:
-        """Send some messages, each a batch of its own, a few at once."""
+        """Send some messages, each in its own batch, a few concurrently."""
         settings = ProducerSettings(linger_ms=0, batch_bytes_max=BODY_BYTES + 500)
         async with mq.producer(TOPIC, settings) as producer:
 
@@ -158,7 +159,7 @@ class Run:
                 self.verdict.broken.append(f"{when} a send took {self.verdict.slowest_s:.1f} s")
 
     async def _read(self, mq: Client, when: str) -> None:
-        """Read everything from the beginning: nearly every batch lies in another segment."""
+        """Read everything from the beginning. Nearly every batch is in another segment."""
         found = set[int]()
         async for batch in mq.fetch(Queue(TOPIC, "enode-0", 0)):
             for message in batch:
@@ -170,7 +171,7 @@ class Run:
             self.verdict.broken.append(f"{when} {len(missing)} messages cannot be read, such as {min(missing)}")
 
     async def _look(self) -> None:
-        """Look at the enode's metrics."""
+        """Check the enode's metrics."""
         found, verdict = await scraped(self._metrics), self.verdict
         verdict.segments = int(found["ortoo_segments"][()])
         verdict.open_max = max(verdict.open_max, int(found["process_open_fds"][()]))
@@ -181,7 +182,7 @@ class Run:
             verdict.broken.append(f"all {verdict.open_max} descriptors were in use")
 
     async def _beside_idle(self, mq: Client, role: RoleProcess, connections: int) -> None:
-        """Have idle connections to a role, and see that clients go on."""
+        """Open idle connections to a role, and check that clients still work."""
         pid, when = role.pid, f"beside idle connections to the {role.role}"
         async with idle_connections(role.address, connections) as idle:
             await self._count_kept(idle, role)
@@ -190,7 +191,7 @@ class Run:
             await self._look()
             async with asyncio.timeout(NEW_CLIENT_S), connect(self.cluster.address) as new:
                 await self._send(new, f"from a new client {when}")
-            # Only now: a full port closes the connection of `ortoo doctor` too, until silent ones have given way.
+            # Not earlier: a full port also closes the connection of `ortoo doctor`, until silent ones are closed.
             found = await self._advice("connection limit reached")
             if not any(str(self.limit) in one["seen"] and role.role in one["process"] for one in found):
                 self.verdict.broken.append(f"{when} doctor does not name the limit: {self.verdict.doctor}")
@@ -200,7 +201,7 @@ class Run:
         self._say(self.verdict.summary())
 
     async def _count_kept(self, idle: Idle, role: RoleProcess) -> None:
-        """Wait until the role has closed the connections beyond its limit; it closes the others 10 s later."""
+        """Wait until the role has closed the connections above its limit. It closes the others 10 s later."""
         kept = await idle.kept()
         async with asyncio.timeout(WAIT_MAX_S):
             while kept >= self.limit:  # the role accepts and closes them one by one
@@ -211,7 +212,7 @@ class Run:
             self.verdict.broken.append(f"the {role.role} kept no idle connection")
 
     async def _afterwards(self) -> None:
-        """A new client works as soon as the idle connections are gone, and nothing is wrong but the limit itself."""
+        """A new client works when the idle connections are closed, and the low limit is the only finding."""
         async with asyncio.timeout(30), connect(self.cluster.address) as mq:
             await self._send(mq, "when the idle connections are gone")
         found = await self._advice(
@@ -224,7 +225,7 @@ class Run:
             self.verdict.broken.append(f"doctor still says {wrong}")
 
     async def _advice(self, *names: str) -> list[dict[str, Any]]:
-        """What `ortoo doctor` says of these."""
+        """The findings of `ortoo doctor` with these names."""
         words = ("ortoo", "doctor", "--json", "--patience", "10")
         outcome = await command.run(words, self.cluster.address)
         found = [json.loads(line) for line in outcome.out.splitlines()]
@@ -239,7 +240,7 @@ def _body(number: int) -> bytes:
 async def run(
     folder: Path, *, limit: int, segments: int, connections: int, say: Callable[[str], object], sends: int = SENDS
 ) -> Verdict:
-    """Run it in `folder`."""
+    """Run all parts in `folder`."""
     return await Run(folder, limit, sends, say).run(segments, connections)
 
 

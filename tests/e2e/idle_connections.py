@@ -1,9 +1,9 @@
-"""A process that opens idle connections to an address, and tells how many of them the server keeps.
+"""A process that opens idle connections to an address, and reports the number that the server keeps.
 
     python -m tests.e2e.idle_connections HOST:PORT COUNT
 
-It prints `opened N`, answers each line of its standard input with `kept N`, and ends with its input. It sends nothing:
-each connection is one whose client never says what it wants.
+It prints `opened N`, answers each line of its standard input with `kept N`, and ends with its input. It sends no byte
+on any connection.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from collections.abc import AsyncIterator, Sequence
 from ortoo.common.machine.descriptors import raise_limit
 
 ADDRESSES = 100
-"""Connections come from so many addresses, so that no address runs out of ports."""
+"""The number of addresses that connections come from, so that no address runs out of ports."""
 A_PROCESS = 9_000
-"""How many connections one process has at most."""
+"""The maximum number of connections of one process."""
 
 
 def opened(address: str, count: int) -> Sequence[socket.socket]:
-    """Connections to `address`; those that the server closes at once are among them."""
+    """Connections to `address`, including those that the server closes at once."""
     host, _, port = address.rpartition(":")
     found = []
     for number in range(count):
@@ -36,7 +36,7 @@ def opened(address: str, count: int) -> Sequence[socket.socket]:
 
 
 def kept(connections: Sequence[socket.socket]) -> int:
-    """How many of them the server has not closed."""
+    """The number of connections that the server has not closed."""
     count = 0
     for one in connections:
         try:
@@ -50,7 +50,7 @@ def kept(connections: Sequence[socket.socket]) -> int:
 
 
 def main(address: str, count: int) -> None:
-    """Open them, and keep them until the input ends."""
+    """Open the connections, and keep them until the input ends."""
     raise_limit()
     connections = opened(address, count)
     sys.stdout.write(f"opened {len(connections)}\n")
@@ -61,13 +61,13 @@ def main(address: str, count: int) -> None:
 
 
 class Idle:
-    """Some of these processes."""
+    """The running processes with idle connections."""
 
     def __init__(self, processes: Sequence[asyncio.subprocess.Process]) -> None:
         self._processes = processes
 
     async def kept(self) -> int:
-        """How many connections the servers keep."""
+        """The number of connections that the server keeps."""
         count = 0
         for one in self._processes:
             assert one.stdin is not None
@@ -79,7 +79,7 @@ class Idle:
 
 @contextlib.asynccontextmanager
 async def idle_connections(address: str, count: int) -> AsyncIterator[Idle]:
-    """Have so many idle connections to `address` within the block."""
+    """Keep `count` idle connections to `address` open within the block."""
     counts = [min(A_PROCESS, count - begun) for begun in range(0, count, A_PROCESS)]
     processes: list[asyncio.subprocess.Process] = []
     try:

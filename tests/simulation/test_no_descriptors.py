@@ -1,4 +1,4 @@
-"""Processes without a descriptor for a while: what needs one is refused, nothing has failed, all goes on alone."""
+"""Processes without a free descriptor for a while: calls that need one are refused, and later all work resumes."""
 
 import errno
 
@@ -19,8 +19,8 @@ MESSAGES = 40
 
 
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-def test_an_enode_goes_on_when_it_has_descriptors_again(error: int) -> None:
-    """Sends wait meanwhile, as for a full disk; the same process then stores them, and serves what is old."""
+def test_an_enode_resumes_when_it_has_descriptors_again(error: int) -> None:
+    """Sends wait, as for a full disk. Then the same process stores them, and serves earlier messages."""
 
     async def script(stage: Stage) -> None:
         (machine,) = stage.cluster.enodes
@@ -44,7 +44,7 @@ def test_an_enode_goes_on_when_it_has_descriptors_again(error: int) -> None:
 
 
 def test_old_messages_are_refused_and_new_ones_are_stored() -> None:
-    """While no file can be opened, a segment that is open is written; reads of others say why, and work afterwards."""
+    """While no file can be opened, an open segment is written. Reads of others fail with the reason, and work later."""
 
     async def script(stage: Stage) -> None:
         (machine,) = stage.cluster.enodes
@@ -66,10 +66,10 @@ def test_old_messages_are_refused_and_new_ones_are_stored() -> None:
     play(script, shape=Shape(enodes=1, snodes=1))
 
 
-def test_a_replica_promises_when_it_can_write_its_promise() -> None:
-    """A follower without descriptors cannot keep a promise on disk, so it makes none; its process goes on.
+def test_a_replica_votes_when_it_can_write_its_vote() -> None:
+    """A follower without free descriptors cannot store a vote, so it does not vote; its process stays up.
 
-    With the leader killed there is no majority without it. As soon as it has descriptors one of the two leads.
+    After a kill of the leader there is no majority without it. When descriptors are free, one of the two leads.
     """
 
     async def script(stage: Stage) -> None:
@@ -98,8 +98,8 @@ def test_a_replica_promises_when_it_can_write_its_promise() -> None:
 
 
 @pytest.mark.parametrize("whose", ["the leader", "a follower", "all"])
-def test_a_set_goes_on_beside_and_after_replicas_without_descriptors(whose: str) -> None:
-    """One of three costs nothing that is acknowledged; all of them wait, and no process ends by itself."""
+def test_a_set_serves_during_and_after_replicas_without_descriptors(whose: str) -> None:
+    """One of three loses no acknowledged message. Sends wait while all three have none, and no process ends."""
 
     async def script(stage: Stage) -> None:
         stored: list[bytes] = []

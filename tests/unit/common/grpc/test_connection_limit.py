@@ -1,4 +1,4 @@
-"""Each port takes a limited number of connections; those beyond are closed at once and take nothing."""
+"""Each port accepts a limited number of connections; further ones are closed at once and take no descriptor."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ CHECK = health_pb2.HealthCheckRequest()
 
 
 class Idle:
-    """Connections that say nothing."""
+    """Connections that send nothing."""
 
     def __init__(self) -> None:
         self.writers: list[asyncio.StreamWriter] = []
@@ -34,7 +34,7 @@ class Idle:
         self.changed = asyncio.Event()
 
     async def come(self, address: str, count: int) -> None:
-        """Open so many more."""
+        """Open `count` more."""
         host, _, port = address.rpartition(":")
         for _ in range(count):
             reader, writer = await asyncio.open_connection(host, int(port))
@@ -48,7 +48,7 @@ class Idle:
         self.closed += 1
 
     async def until_closed(self, count: int) -> None:
-        """Wait until the server has closed so many of them."""
+        """Wait until the server has closed `count` of them."""
         async with asyncio.timeout(PATIENCE_S):
             while self.closed < count:
                 self.changed.clear()
@@ -62,7 +62,7 @@ class Idle:
 
 @contextlib.asynccontextmanager
 async def idle() -> AsyncIterator[Idle]:
-    """Idle connections that are gone behind the block."""
+    """Idle connections that are closed at the end of the block."""
     found = Idle()
     try:
         yield found
@@ -71,12 +71,12 @@ async def idle() -> AsyncIterator[Idle]:
 
 
 def silent_after(seconds: float, patch: pytest.MonkeyPatch) -> None:
-    """Set how long a connection may live without a byte, so that the speed of the machine decides nothing."""
+    """Set the time that a connection may live without a byte, so that the machine's speed does not matter."""
     patch.setattr(full_ports, "NEVER_SENT_MS", int(seconds * 1000))
 
 
 async def found_at(server: GrpcServer, text: str) -> Finding:
-    """The finding of a full port that says `text`, once the server has looked at its connections."""
+    """The finding of a full port with `text`, when the server has checked its connections."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             for one in server.findings():
@@ -86,7 +86,7 @@ async def found_at(server: GrpcServer, text: str) -> Finding:
 
 
 def port_of(address: str) -> int:
-    """Of host:port."""
+    """The port of host:port."""
     return int(address.rpartition(":")[2])
 
 
@@ -101,7 +101,7 @@ def patient_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_connections_beyond_the_limit_are_closed_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Idle ones count as well. A client that was there first goes on; later clients wait until some leave."""
+    """Idle ones count as well. An earlier client still works; later clients wait until some are closed."""
     silent_after(NEVER_S, monkeypatch)
     async with (
         GrpcServer("127.0.0.1:0", [], connections_max=MOST, connections_per_address_max=MOST) as server,
@@ -131,7 +131,7 @@ async def test_connections_beyond_the_limit_are_closed_and_the_others_go_on(monk
 async def test_unfinished_handshakes_of_tls_count_and_each_port_has_its_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that never finishes its handshake at the port of TLS takes nothing from the port in the clear."""
+    """A client that never finishes its TLS handshake takes no connection from the plaintext port."""
     silent_after(NEVER_S, monkeypatch)
     certificate, key = made_certificate(("127.0.0.1",))
     for name, data in (("certificate", certificate), ("key", key)):
@@ -149,7 +149,7 @@ async def test_unfinished_handshakes_of_tls_count_and_each_port_has_its_part(
 
 
 async def test_new_clients_get_in_where_idle_connections_fill_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections that never said anything are closed after a time, and no more than needed; a client stays."""
+    """Connections that never sent a byte are closed after a time, only as many as needed; a client stays."""
     silent_after(NEVER_S, monkeypatch)
     async with (
         GrpcServer("127.0.0.1:0", [], connections_max=MOST, connections_per_address_max=MOST) as server,
@@ -163,11 +163,11 @@ async def test_new_clients_get_in_where_idle_connections_fill_a_port(monkeypatch
         await quiet.come(server.address, MOST - 1)
         while len(connections_to({port_of(server.address)})) < MOST:  # the server accepts beside this
             await stub.Check(CHECK)
-        await found_at(server, "; 0 that sent nothing were closed")
+        await found_at(server, "; 0 silent ones were closed")
         silent_after(0.0, monkeypatch)
         await quiet.until_closed(MOST - MOST * 3 // 4)
         assert (await health_pb2_grpc.HealthStub(late).Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
         assert quiet.closed == MOST - MOST * 3 // 4
         assert not watching.done()
-        await found_at(server, f"; {quiet.closed} that sent nothing were closed")
+        await found_at(server, f"; {quiet.closed} silent ones were closed")
         assert server.ended_connections()["silent"] == quiet.closed

@@ -1,4 +1,4 @@
-"""The watch of a server's memory, over a process that has no descriptor left for a moment."""
+"""The watch of a server's memory, while the process has no free descriptor for a moment."""
 
 import asyncio
 import resource
@@ -13,19 +13,19 @@ from ortoo.common.process.memory_budget import MemoryBudget
 
 
 class LookClock(SystemClock):
-    """Tells of each look by the sleep behind it."""
+    """A clock that signals each check by the sleep behind it."""
 
     def __init__(self) -> None:
         self.looks = asyncio.Semaphore(0)
 
     async def sleep(self, seconds: float) -> None:
-        """Yield only, so that the looks follow each other."""
+        """Only yield, so that the checks follow each other."""
         self.looks.release()
         await super().sleep(0)
 
 
 async def test_the_memory_is_watched_again_once_descriptors_are_free() -> None:
-    """The resident memory cannot be read without a descriptor. The watch must go on, and close the budget later."""
+    """The resident memory cannot be read without a descriptor. The watch must continue, and reduce the budget later."""
     budget, clock = MemoryBudget(1 << 20), LookClock()
     budget.limit_bytes = 1 << 50
     watch = ConnectionWatch(ConnectionLimits(64, 64), None, MemoryGuard(budget), clock)

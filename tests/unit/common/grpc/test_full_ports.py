@@ -1,4 +1,4 @@
-"""Which ports are full, and which silent connections give way there."""
+"""Tests of full ports, and of the silent connections that are closed there."""
 
 from ortoo.common.grpc.limits.connections import Connection
 from ortoo.common.grpc.limits.full_ports import (
@@ -13,7 +13,7 @@ MOST = 20
 
 
 def connections(port: int, count: int, silent_ms: int, received_bytes: int = 0) -> list[Connection]:
-    """Connections to `port`, each a millisecond longer silent than the one before."""
+    """Connections to `port`, each silent for a millisecond longer than the previous one."""
     peers = (("10.0.0.1", 1_000 + number) for number in range(count))
     return [Connection(peer[1], port, peer, silent_ms + number, received_bytes) for number, peer in enumerate(peers)]
 
@@ -32,7 +32,7 @@ def test_a_full_port_ends_the_longest_silent_down_to_three_quarters() -> None:
 
 
 def test_a_client_that_has_sent_may_be_silent_for_longer() -> None:
-    """A client of gRPC answers a ping every 30 s. The port is full all the same, which is a finding."""
+    """A client of gRPC answers a ping every 30 s. The port is still full, which is a finding."""
     ports = FullPorts(MOST)
     assert ports.silent(connections(1, MOST, SILENT_MS - MOST, received_bytes=1)) == {1: []}
     assert ports.silent(connections(1, MOST, NEVER_SENT_MS - MOST)) == {1: []}
@@ -40,7 +40,7 @@ def test_a_client_that_has_sent_may_be_silent_for_longer() -> None:
 
 
 def test_the_finding_stays_for_a_while() -> None:
-    """`ortoo doctor` asks seldom, and silent connections may have been closed since."""
+    """`ortoo doctor` asks rarely, and silent connections may have been closed since."""
     ports = FullPorts(MOST)
     assert list(ports.findings(0.0)) == []
     ports.note(FullPort(4711, 10.0, 18, 3))

@@ -1,4 +1,4 @@
-"""How the descriptors of a process are divided."""
+"""The division of the descriptors of a process."""
 
 import os
 import resource
@@ -32,14 +32,14 @@ def test_a_larger_limit_takes_nothing_from_any_use() -> None:
 
 
 def test_a_limit_that_is_far_too_low_still_gives_every_use_something() -> None:
-    """The process starts, and says that they are few."""
+    """The process starts, and reports a low limit."""
     own = Descriptors(32)
     assert own.are_few
     assert min(own.reserve, own.files, own.connections) > 0
 
 
 def test_open_descriptors_are_counted() -> None:
-    """One more is one more."""
+    """One more open file is counted."""
     before = open_descriptors()
     read, write = os.pipe()
     assert open_descriptors() == before + 2
@@ -49,7 +49,7 @@ def test_open_descriptors_are_counted() -> None:
 
 
 def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
-    """In a process of its own; what it may have at most stays as the system says."""
+    """In a separate process; the hard limit does not change."""
     program = (
         "import resource; from ortoo.common.machine.descriptors import raise_limit;"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 512));"

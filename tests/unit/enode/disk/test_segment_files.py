@@ -1,4 +1,4 @@
-"""The cache of open segment files: bounded, and never closing what is in use."""
+"""The cache of open segment files is bounded, and never closes a file in use."""
 
 import errno
 import threading
@@ -19,7 +19,7 @@ FILES = 6
 
 
 class WatchedFile(FaultyFile):
-    """A file that counts with its disk while it is open."""
+    """A file that is counted by its disk while it is open."""
 
     def __init__(self, disk: "WatchedDisk", path: Path, *, writable: bool) -> None:
         super().__init__(disk, disk.inner.open(path, writable=writable), path)
@@ -53,7 +53,7 @@ class WatchedDisk(FaultyDisk):
 
 
 def files_of(disk: WatchedDisk, most: int) -> tuple[SegmentFiles, Sequence[ReadFile]]:
-    """A cache for so many open files, and all files of the disk."""
+    """A cache for `most` open files, and all files of the disk."""
     files = SegmentFiles(disk, most)
     return files, [files.file(FOLDER / str(number)) for number in range(FILES)]
 
@@ -65,7 +65,7 @@ def files_of(disk: WatchedDisk, most: int) -> tuple[SegmentFiles, Sequence[ReadF
     ),
 )
 def test_the_number_of_open_files_is_bounded_and_none_in_use_is_closed(most: int, steps: list[tuple[str, int]]) -> None:
-    """Whatever happens in which order: what was read last stays open, and what is retired does not."""
+    """For any order of calls: the file that was read last stays open, and a retired file does not."""
     disk = WatchedDisk()
     files, known = files_of(disk, most)
     in_use: list[int] = []
@@ -103,7 +103,7 @@ def test_the_number_of_open_files_is_bounded_and_none_in_use_is_closed(most: int
 
 
 def test_the_longest_unread_file_is_closed_first() -> None:
-    """A file that was read again meanwhile stays."""
+    """A file that was read again stays open."""
     disk = WatchedDisk()
     files, known = files_of(disk, 3)
     for number in (0, 1, 2, 0, 3):
@@ -113,7 +113,7 @@ def test_the_longest_unread_file_is_closed_first() -> None:
 
 
 def test_readers_in_many_threads_get_the_bytes_of_their_file(tmp_path: Path) -> None:
-    """The number of a descriptor that is closed is given to the next file at once: no reader may still use it."""
+    """The next file at once gets the number of a closed descriptor, so no reader may still use it."""
     paths = [tmp_path / str(number) for number in range(30)]
     for number, path in enumerate(paths):
         path.write_bytes(b"%04d" % number * 2000)
@@ -141,7 +141,7 @@ def test_readers_in_many_threads_get_the_bytes_of_their_file(tmp_path: Path) -> 
 
 
 def test_a_reader_waits_for_a_place_and_two_of_one_file_share_one() -> None:
-    """While all places are in use a third file is not opened; it is as soon as one of them is free."""
+    """While all places are in use, a third file is not opened. It is opened when a place is free."""
     disk = WatchedDisk()
     _, known = files_of(disk, 2)
     known[0].begin()
@@ -160,7 +160,7 @@ def test_a_reader_waits_for_a_place_and_two_of_one_file_share_one() -> None:
 
 
 def test_without_a_descriptor_the_cache_gives_up_one_of_its_own() -> None:
-    """A process that has none left still reads every file as long as one is open and idle here; else it is refused."""
+    """Without free descriptors every file is still read while one is open and unused here. Otherwise it is refused."""
     disk = WatchedDisk()
     _, known = files_of(disk, 4)
     known[0].read(0, 1)
@@ -183,7 +183,7 @@ def test_without_a_descriptor_the_cache_gives_up_one_of_its_own() -> None:
 
 
 def test_a_file_that_is_missing_takes_no_place() -> None:
-    """Its error is the disk's, and others are read afterwards."""
+    """The error is that of the disk, and other files are read afterwards."""
     disk = WatchedDisk()
     files, known = files_of(disk, 1)
     for _ in range(3):

@@ -229,9 +229,9 @@ def _none_left(disk: Disk) -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", ["real", "faulty around real", "faulty around memory"])
 def test_an_open_without_a_descriptor_is_refused(kind: str, tmp_path: Path) -> None:
-    """It is no error of the disk: what is open goes on, and what was refused works as soon as there is a descriptor.
+    """It is no error of the disk: open files still work, and refused calls work when a descriptor is free.
 
-    A folder that is locked is synced through the descriptor that holds it.
+    A locked folder is synced through the descriptor of its lock.
     """
     disk, folder = DISKS[kind](), tmp_path / "store"
     disk.make_folder(folder)
@@ -247,10 +247,10 @@ def test_an_open_without_a_descriptor_is_refused(kind: str, tmp_path: Path) -> N
                 with pytest.raises(NoDescriptor, match="cannot be opened") as told:
                     call()
                 assert told.value.retry_after_ms > 0
-            file.write(0, [b"goes on"])
+            file.write(0, [b"works"])
             file.sync_data()
             disk.rename(folder / "f", folder / "h")
             disk.sync_directory(folder)
         assert disk.list(folder) == ["h"]
         with contextlib.closing(disk.open(folder / "h", writable=False)) as again:
-            assert again.read(0, 9) == b"goes on"
+            assert again.read(0, 9) == b"works"

@@ -141,8 +141,8 @@ class GrpcServer:
         because the process that advertised this one has ended, a stop does not wait for load balancers.
 
         Each port takes `connections_max` connections, `connections_per_address_max` of them from one address; 0 = as
-        many as memory allows, and half of them. `descriptors_max` is how many descriptors the connections of all ports
-        may take; it is divided evenly between the ports. 0 = the share of connections in this process.
+        many as memory allows, and half of them. The connections of all ports together take at most `descriptors_max`,
+        which is divided evenly between the ports. 0 = the share of connections in this process.
         """
         self.draining = asyncio.Event()
         self.serving = False
@@ -242,7 +242,7 @@ class GrpcServer:
         return _bound(tls.address, lambda at: self._server.add_secure_port(at, credentials), tls.settings[0])
 
     def findings(self) -> Iterator[Finding]:
-        """Whether a port has nearly as many connections as it takes, or had a moment ago."""
+        """The finding of a port that is nearly full, or was a moment ago."""
         return self._connections.findings()
 
     def ended_connections(self) -> dict[str, int]:

@@ -89,7 +89,7 @@ def run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores:
 
 
 def allow_descriptors() -> None:
-    """Let this process have as many descriptors as it may, and log when that is few."""
+    """Raise the limit of descriptors to the hard limit, and log when it is low."""
     descriptors = raise_limit()
     if descriptors.are_few:
         _log.emit(

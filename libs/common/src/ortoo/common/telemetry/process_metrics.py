@@ -20,7 +20,7 @@ from ortoo.common.telemetry.metrics import Metrics
 LOOP_PROBE_S = 0.5
 PROBES_KEPT = 6
 DESCRIPTORS_PERCENT = 90
-"""From what part of the limit on an operator is told of open descriptors."""
+"""The percentage of the limit from which the number of open descriptors is a finding."""
 LATE_S = 0.3
 """A loop that is usually this late has too little processor time."""
 
@@ -51,7 +51,7 @@ class ProcessMetrics:
             self._late_s.append(late_s)
 
     def findings(self) -> Iterator[Finding]:
-        """Whether the event loop keeps up, and whether there are descriptors."""
+        """The findings of the event loop's delay and of the descriptors."""
         yield from descriptor_findings(Descriptors.of_process(), open_descriptors())
         usual_s = sorted(self._late_s)[len(self._late_s) // 2] if len(self._late_s) == PROBES_KEPT else 0.0
         if usual_s > LATE_S:
@@ -71,7 +71,7 @@ class ProcessMetrics:
         metrics.gauge("ortoo_cores", "Number of cores the process may use now; 1 = it is pinned to one.", _cores)
         metrics.gauge("process_resident_memory_bytes", "Memory in use.", _resident_bytes)
         metrics.gauge("process_open_fds", "Open files and sockets.", open_descriptors)
-        metrics.gauge("process_max_fds", "How many may be open.", lambda: Descriptors.of_process().limit)
+        metrics.gauge("process_max_fds", "Limit of open files and sockets.", lambda: Descriptors.of_process().limit)
         metrics.histogram(
             "ortoo_event_loop_delay_seconds", "Delay of timers in the event loop.", lambda: self._loop_delay
         )
@@ -112,12 +112,12 @@ def _resident_bytes() -> int:
 
 
 def descriptor_findings(descriptors: Descriptors, used: int) -> Iterator[Finding]:
-    """What an operator should know of a process's descriptors, of which so many are in use."""
+    """The finding of a process with `used` open descriptors, if it has too few."""
     if used * 100 >= descriptors.limit * DESCRIPTORS_PERCENT:
         yield Finding(
             "file descriptors exhausted",
             f"{used} of {descriptors.limit} file descriptors are open",
-            "new connections, reads of old messages and new segments are refused until some are closed",
+            "new connections, reads of earlier messages and new segments are refused until some are closed",
             "raise the limit of open files (ulimit -n, LimitNOFILE=), then restart the process",
         )
     elif descriptors.are_few:

@@ -134,7 +134,7 @@ class FaultyDisk:
 
     @property
     def read_files_max(self) -> int:
-        """As many as of the disk inside."""
+        """The number of the disk inside."""
         return self.inner.read_files_max
 
     def flip_bit(self, path: Path, position: int, bit: int = 0) -> None:

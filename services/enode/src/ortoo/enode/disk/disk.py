@@ -21,11 +21,11 @@ from ortoo.common.machine.descriptors import EXHAUSTED, Descriptors
 Buffer = bytes | bytearray | memoryview
 BUFFERS_PER_WRITE_MAX = 1024  # IOV_MAX of Linux
 RETRY_AFTER_MS = 1_000
-"""When to ask again for what needs a descriptor that is not there."""
+"""The retry delay for a call that needs a descriptor when none is free."""
 
 
 class NoDescriptor(Overloaded):
-    """A file cannot be opened now: the process or the machine has no descriptor left. Callers see Overloaded."""
+    """A file cannot be opened now, because the process or the machine has no free descriptor. It is an Overloaded."""
 
 
 class File(Protocol):
@@ -66,12 +66,12 @@ class File(Protocol):
 class Disk(Protocol):
     """Folders and names.
 
-    A call that needs a descriptor where none is left raises NoDescriptor: it is refused, and the disk has not failed.
+    A call that needs a descriptor when none is free raises NoDescriptor. The disk has not failed.
     """
 
     @property
     def read_files_max(self) -> int:
-        """How many segment files a store on this disk may keep open for reading; at least 1."""
+        """The maximum number of segment files that a store on this disk keeps open for reading; at least 1."""
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> File:
         """Open a file; with `create` it must not exist yet.
@@ -97,8 +97,8 @@ class Disk(Protocol):
     def lock(self, folder: Path) -> ExitStack:
         """Lock the folder for this process, until the returned stack is closed or the process ends.
 
-        While it is taken, `sync_directory` of it needs no other descriptor.
-        Errors: Conflict when another process holds it; NoDescriptor.
+        While it is locked, `sync_directory` of it needs no further descriptor.
+        Errors: NoDescriptor. Conflict when another process holds it.
         """
 
     def free_bytes(self, folder: Path) -> int:
@@ -173,7 +173,7 @@ class RealFile:
 
 @contextlib.contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Refuse what is opened in the block when there is no descriptor for it. Errors: NoDescriptor."""
+    """Convert errors of opening a file in the block. Errors: NoDescriptor when no descriptor is free."""
     try:
         yield
     except OSError as error:
@@ -183,11 +183,11 @@ def opening(path: Path) -> Iterator[None]:
 
 
 def no_descriptor(path: Path, number: int) -> NoDescriptor:
-    """The refusal of an open that failed with one of EXHAUSTED."""
+    """The error for an open that failed with one of EXHAUSTED."""
     reasons = {
         errno.EMFILE: f"all {Descriptors.of_process().limit} file descriptors of this process are in use; raise its "
         "limit (ulimit -n, LimitNOFILE=), or close connections",
-        errno.ENFILE: "the machine has no file handle left; raise fs.file-max, or see which process has so many",
+        errno.ENFILE: "all file handles of the machine are in use; raise fs.file-max, or find the process with the most",
         errno.ENOMEM: "the system has no memory for another open file",
     }
     return NoDescriptor(f"{path} cannot be opened: {reasons[number]}", retry_after_ms=RETRY_AFTER_MS)
@@ -197,7 +197,7 @@ class RealDisk:
     """The disk of the operating system."""
 
     def __init__(self, read_files_max: int = 0) -> None:
-        """A store keeps at most so many segment files open for reading; 0 = the share of one role in this process."""
+        """A store keeps at most `read_files_max` segment files open; 0 = the share of one role in this process."""
         self.read_files_max = read_files_max or Descriptors.of_process().files
         self._locked: dict[Path, int] = {}
         """The folders that this process has locked, and their descriptors."""

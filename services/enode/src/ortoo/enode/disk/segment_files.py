@@ -1,7 +1,7 @@
-"""The open segment files of one store: a bounded cache of those that are read, and those that are written.
+"""The open segment files of one store: a bounded cache of files to read, and the files to write.
 
-A log has any number of segments, and a process has a limited number of descriptors. A file that is read is opened when
-it is needed and stays open until the cache needs its place. A file in use by a reader in any thread is never closed.
+A log has any number of segments, and a process has a limited number of descriptors. A file is opened for reading when
+it is needed, and stays open until the cache needs its place. A file in use by a reader in any thread is never closed.
 """
 
 import threading
@@ -13,13 +13,13 @@ from ortoo.enode.disk.disk import Disk, File, NoDescriptor
 
 
 class ReadFile:
-    """One file as its readers see it; whether it is open is the cache's business. For any thread."""
+    """One file for readers in any thread; the cache opens and closes it."""
 
     __slots__ = ("_file", "_files", "_is_opening", "_is_retired", "_lock", "_users", "_was_read", "path")
 
     def __init__(self, files: "SegmentFiles", path: Path) -> None:
         self.path = path
-        """Its name; it may change while nothing reads the file."""
+        """The path of the file; it may change while no reader uses the file."""
         self._files = files
         self._lock = files.lock
         self._file: File | None = None
@@ -43,7 +43,7 @@ class ReadFile:
             self.end()
 
     def read_ahead(self, position: int, length: int) -> None:
-        """Say that these bytes are read soon. Errors: OSError, NoDescriptor."""
+        """Announce bytes that are read soon. Errors: OSError, NoDescriptor."""
         file = self.begin()
         try:
             file.read_ahead(position, length)
@@ -59,7 +59,7 @@ class ReadFile:
             self.end()
 
     def begin(self) -> File:
-        """Have the file open until `end`; each call needs one. Errors: OSError, NoDescriptor."""
+        """Keep the file open until `end`, which each call needs. Errors: OSError, NoDescriptor."""
         with self._lock:
             if (file := self._file) is not None:
                 self._users += 1
@@ -68,14 +68,14 @@ class ReadFile:
         return self._files.opened_for(self)
 
     def end(self) -> None:
-        """One of the file's readers is done."""
+        """End a read that `begin` started."""
         with self._lock:
             self._users -= 1
             if self._is_retired or self._files.waiting:
                 self._files.released(self)
 
     def retire(self) -> None:
-        """Close it when its last reader is done; from now on it stays open only while it is read."""
+        """Close the file when its last reader is done. From now on it is open only during reads."""
         with self._lock:
             self._is_retired = True
             self._files.released(self)
@@ -87,36 +87,36 @@ class SegmentFiles:
     def __init__(self, disk: Disk, most: int = 0) -> None:
         """Keep at most `most` files open for reading; 0 = as many as the disk allows.
 
-        A reader that finds all of them in use waits: files are in use only during one read, which waits for no other.
+        A reader waits while all of them are in use. A file is in use only during one read, which waits for no other.
         """
         self.disk = disk
         self.most = most or disk.read_files_max
         self.opened = 0
-        """How many times a file was opened for reading."""
+        """The number of times that a file was opened for reading."""
         self.evicted = 0
-        """How many times one was closed to make room for another."""
+        """The number of times that a file was closed to open another one."""
         self.waiting = 0
-        """How many readers wait for a place, or for a file that another one opens."""
+        """The number of readers that wait for a place, or for a file that another reader opens."""
         self.lock = threading.Lock()
-        """Held while any of this changes, and never while a file is read or opened."""
+        """Held during changes of the cache, and never while a file is read or opened."""
         self._changed = threading.Condition(self.lock)
         self._open: OrderedDict[ReadFile, None] = OrderedDict()
-        """The files that are open, and those that are being opened."""
+        """The open files, and those that are being opened."""
         self._written: set[File] = set()
 
     @property
     def count(self) -> int:
-        """How many files are open."""
+        """The number of open files."""
         return len(self._open) + len(self._written)
 
     def file(self, path: Path) -> ReadFile:
-        """A file to be read. Nothing is opened yet."""
+        """A file for reading; it is not opened yet."""
         return ReadFile(self, path)
 
     # reading
 
     def opened_for(self, wanted: ReadFile) -> File:
-        """As `ReadFile.begin`, when it was not open a moment ago."""
+        """As `ReadFile.begin`, for a file that was not open."""
         with self.lock:
             while wanted._file is None and not self._has_place(wanted):
                 self.waiting += 1
@@ -141,20 +141,20 @@ class SegmentFiles:
         return file
 
     def released(self, one: ReadFile) -> None:
-        """A file has fewer readers, or was retired. The lock is held."""
+        """Close a retired file without readers, and wake the waiting readers. The caller holds the lock."""
         if one._is_retired and not one._users:
             self._close(one)
         if self.waiting:
             self._changed.notify_all()
 
     def _has_place(self, wanted: ReadFile) -> bool:
-        """Whether the file can be opened now; one that nothing reads is closed for it if need be."""
+        """Whether the file can be opened now; if necessary, an unused file is closed for it."""
         if wanted._is_opening:
             return False
         return len(self._open) < self.most or self._evict()
 
     def _opened(self, path: Path) -> File:
-        """Open a file; where no descriptor is left, one of this cache's own is given up for it."""
+        """Open a file; if no descriptor is free, close an unused file of this cache for it."""
         self.opened += 1
         try:
             return self.disk.open(path, writable=False)
@@ -165,7 +165,7 @@ class SegmentFiles:
         return self.disk.open(path, writable=False)
 
     def _evict(self) -> bool:
-        """Close a file that nothing reads; one that was read since the last look has a second chance."""
+        """Close an unused file; a file that was read since the last call gets a second chance."""
         for _ in range(2 * len(self._open)):
             one = next(iter(self._open))
             if one._file is not None and not one._users and not one._was_read:
@@ -185,13 +185,13 @@ class SegmentFiles:
     # writing
 
     def open_to_write(self, path: Path, *, create: bool = False) -> File:
-        """A file that stays open until `close_written`. Errors: OSError, NoDescriptor."""
+        """A file for writing, open until `close_written`. Errors: OSError, NoDescriptor."""
         file = self.disk.open(path, create=create)
         self._written.add(file)
         return file
 
     def close_written(self, file: File) -> None:
-        """Close a file that is written no more."""
+        """Close a file that is no longer written."""
         self._written.discard(file)
         file.close()
 
@@ -202,7 +202,7 @@ class SegmentFiles:
         self.close()
 
     def close(self) -> None:
-        """Close all files that nothing reads now. What is read later is opened again."""
+        """Close all unused files. A later read opens its file again."""
         with self.lock:
             for one in [one for one in self._open if not one._users]:
                 self._close(one)

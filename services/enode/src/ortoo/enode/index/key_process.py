@@ -121,7 +121,7 @@ class KeyProcess(Keys):
         return answer["ok"]
 
     async def _started(self) -> asyncio.subprocess.Process:
-        """Start the process. Errors: Overloaded when there is no descriptor or no memory for it."""
+        """Start the process. Errors: Overloaded when no descriptor is free, or no memory."""
         try:
             return await asyncio.create_subprocess_exec(
                 sys.executable,

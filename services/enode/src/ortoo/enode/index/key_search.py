@@ -65,7 +65,7 @@ class KeySearch:
     _segments: dict[int, Segment] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Nothing is open."""
+        """Create an empty cache of open files."""
         self._open = SegmentFiles(self.disk)
 
     def follow(self, stretch: Stretch) -> None:

@@ -72,7 +72,7 @@ class Segment:
     _writing: File | None = None
 
     def __post_init__(self) -> None:
-        """Nothing is opened yet."""
+        """Create the file for readers; it is not opened yet."""
         self._reading = self.files.file(self.path)
 
     @property
@@ -88,7 +88,7 @@ class Segment:
         return self._writing
 
     def create(self, size_bytes: int) -> None:
-        """Make the file of a spare segment: so many zeros, which are synced. Errors: OSError, NoDescriptor."""
+        """Make the file of a spare segment with synced zeros. Errors: OSError, NoDescriptor."""
         file = self._writing = self.files.open_to_write(self.path, create=True)
         try:
             file.allocate(size_bytes)
@@ -99,7 +99,7 @@ class Segment:
             raise
 
     def stop_writing(self) -> None:
-        """Close the file for writing; what was written is synced, or does not count."""
+        """Close the file for writing. The written bytes are already synced, or are not needed."""
         if self._writing is not None:
             self.files.close_written(self._writing)
             self._writing = None
@@ -110,7 +110,7 @@ class Segment:
         self.limit += position
 
     def install(self) -> None:
-        """Give the spare file its name, durably. Done before the first byte is written; a second call does nothing.
+        """Rename the spare file to the segment's name, durably, before the first write. A second call does nothing.
 
         It may be called again after an error. Errors: OSError, NoDescriptor.
         """

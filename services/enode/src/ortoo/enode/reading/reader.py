@@ -24,7 +24,7 @@ GAP_BYTES_MAX = 4096
 """Maximum gap between frames that are read together."""
 READ_BYTES_MAX = 256 << 10
 SMALL_BYTES = 16 << 10
-"""A frame whose body is no larger is read at once; of a larger one the body is read by itself, and not copied."""
+"""Up to this length a frame is read with its body in one read. A larger body is read separately, and not copied."""
 
 
 class Place(NamedTuple):

@@ -40,7 +40,7 @@ from ortoo.v1.enode_members_pb2_grpc import add_EnodeMembersServiceServicer_to_s
 from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
 
 PEERS_MAX = 64
-"""How many connections other replicas may have; they have a port of their own, so that clients never use these up."""
+"""The maximum number of connections of other replicas. They have a separate port, so that clients cannot take them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class ConnectionWatch:
         self._told_at_s: dict[str, float] = {}
 
     def findings(self) -> Iterator[Finding]:
-        """Whether a port has nearly as many connections as it takes, or had a moment ago."""
+        """The finding of a port that is nearly full, or was a moment ago."""
         return self._full.findings(self._clock.monotonic_s())
 
     async def look_at_connections(self) -> None:
@@ -105,7 +105,7 @@ class ConnectionWatch:
         return bool(surplus)
 
     def _make_room(self, connections: list[Connection]) -> None:
-        """End silent connections at full ports: else they would keep new clients out."""
+        """Close silent connections at full ports, because they would keep new clients out."""
         for port, silent in self._full.silent(connections).items():
             count = sum(one.port == port for one in connections)
             closed = self._ended(silent, "silent")
@@ -162,13 +162,13 @@ class ConnectionWatch:
             )
 
     def _ended(self, connections: list[Connection], reason: str) -> list[Connection]:
-        """End these and count them; returns those that were found."""
+        """Close these connections and count them; the connections that were found."""
         ended = [one for one in connections if end_connection(one.descriptor, one.peer)]
         self.ended[reason] += len(ended)
         return ended
 
     def _is_to_tell(self, of: str, now_s: float) -> bool:
-        """Whether the log has had no line of this for TELL_INTERVAL_S; then the time is noted."""
+        """Whether the log has had no line of this kind for TELL_INTERVAL_S. If so, the time is recorded."""
         if now_s - self._told_at_s.get(of, float("-inf")) < TELL_INTERVAL_S:
             return False
         self._told_at_s[of] = now_s

@@ -25,7 +25,7 @@ class Connection:
 
     descriptor: int
     port: int
-    """Of this process."""
+    """The port of this process."""
     peer: Peer
     silent_ms: int
     """The time since the peer last sent data; 0 where the system does not report it."""

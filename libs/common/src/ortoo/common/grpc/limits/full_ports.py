@@ -1,4 +1,4 @@
-"""Ports that have nearly all the connections they take, and the silent connections that give way there. Pure."""
+"""The full ports of a server, and the silent connections to close there. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ from ortoo.common.grpc.limits.connections import Connection
 from ortoo.common.machine.descriptors import Descriptors
 
 FULL_PERCENT: Final = 90
-"""From what part of its connections on a port is full."""
+"""The percentage of its connections from which a port counts as full."""
 LEFT_PERCENT: Final = 75
-"""Down to what part of its connections a full port closes silent ones, so that new clients get in."""
+"""A full port closes silent connections down to this percentage, so that new clients can connect."""
 NEVER_SENT_MS, SILENT_MS = 2_000, 60_000
-"""How long a peer may be silent at a full port: before its first byte, and later.
+"""The time for which a peer may be silent at a full port: before its first byte, and later.
 
 A client of gRPC sends at once and answers a ping every 30 s.
 """
 FOUND_S: Final = 30.0
-"""How long the finding stays after a port was full."""
+"""The time for which the finding remains after a port was full."""
 
 
 @dataclass(frozen=True, slots=True)
 class FullPort:
-    """What was seen when a port was full last."""
+    """The state of a port when it was last full."""
 
     port: int
     at_s: float
@@ -35,14 +35,14 @@ class FullPorts:
     """The ports of one server that are full, or were a moment ago."""
 
     def __init__(self, connections_max: int) -> None:
-        """Each port takes `connections_max` connections."""
+        """Each port accepts `connections_max` connections."""
         self.connections_max = connections_max
         self.full_from = connections_max * FULL_PERCENT // 100
-        """With how many connections a port is full."""
+        """The number of connections from which a port counts as full."""
         self._seen: dict[int, FullPort] = {}
 
     def silent(self, connections: Sequence[Connection]) -> dict[int, list[Connection]]:
-        """By full port: the connections to end, those whose peers have been silent longest first."""
+        """The connections to close, by full port. Those that have been silent longest are first."""
         left = self.connections_max * LEFT_PERCENT // 100
         chosen: dict[int, list[Connection]] = {}
         for port in sorted({one.port for one in connections}):
@@ -54,19 +54,19 @@ class FullPorts:
         return chosen
 
     def note(self, seen: FullPort) -> None:
-        """Remember a port that is full now."""
+        """Record a port that is full now."""
         self._seen[seen.port] = seen
 
     def findings(self, now_s: float) -> Iterator[Finding]:
-        """What an operator should know of ports that are full, or were a moment ago."""
+        """The findings of ports that are full, or were a moment ago."""
         for port, seen in sorted(self._seen.items()):
             if now_s - seen.at_s <= FOUND_S:
                 yield Finding(
                     "connection limit reached",
-                    f"port {port} had {seen.connections} connections of {self.connections_max}, as connections_max, "
-                    f"the memory budget and the process's limit of {Descriptors.of_process().limit} file descriptors "
-                    f"allow; {seen.closed} that sent nothing were closed",
-                    "further connections are closed at once; those that are open are served",
+                    f"port {port} had {seen.connections} connections of {self.connections_max}; {seen.closed} silent "
+                    "ones were closed. The maximum follows from connections_max, the memory budget and the process's "
+                    f"limit of {Descriptors.of_process().limit} file descriptors",
+                    "further connections are closed at once; open ones are served",
                     "raise connections_max or the limit of open files (ulimit -n, LimitNOFILE=), close idle clients, "
                     "or add a snode",
                 )

@@ -27,7 +27,7 @@ CHECK_INTERVAL_MS = 4_000
 SEGMENT_BYTES = 1 << 13
 """Small, so that a short run rolls, indexes and checkpoints."""
 RECENT_BYTES = 4 << 10
-"""Small, so that most reads come from the disk, where one file is closed for another."""
+"""Small, so that most reads come from the disk, and one file is closed to open another."""
 STORE = StoreSettings(segment_bytes=SEGMENT_BYTES, recent_bytes=RECENT_BYTES, headroom_bytes=0, threads=False)
 
 

@@ -246,7 +246,7 @@ class Injector:
         return lambda: machine.disk.current.heal()
 
     def _no_descriptors(self, fault: Fault) -> Undo:
-        """Nothing can be opened; what is open works."""
+        """No file can be opened; open files still work."""
         disk = self._enode(fault).disk.current
         disk.open_error = EXHAUSTED[int(fault.amount * len(EXHAUSTED)) % len(EXHAUSTED)]
 

@@ -249,7 +249,7 @@ class Flusher:
             self._quiet.set()
 
     def refuse_for(self, error: BaseException) -> bool:
-        """Refuse sends until what is lacking is there; False for an error that says that the disk failed."""
+        """Refuse sends until space or descriptors are free; False for any other error, which means a failed disk."""
         if isinstance(error, NoDescriptor):
             self.starved = error.message
         elif isinstance(error, Overloaded):
