@@ -314,10 +314,7 @@ class Driver:
                 self._end(self.log.engine.appender.failure)
 
     async def _save_reigns(self) -> None:
-        """Save the hard state; of several waiting ones the last. A process that cannot save it ends.
-
-        Without a free descriptor it is saved later: other replicas get no message before it is on disk.
-        """
+        """Save the last waiting hard state, later if no descriptor is free. A process that cannot save it ends."""
         while True:
             action = await self._reigns.get()
             is_kept = False

@@ -187,7 +187,7 @@ def no_descriptor(path: Path, number: int) -> NoDescriptor:
     reasons = {
         errno.EMFILE: f"all {Descriptors.of_process().limit} file descriptors of this process are in use; raise its "
         "limit (ulimit -n, LimitNOFILE=), or close connections",
-        errno.ENFILE: "all file handles of the machine are in use; raise fs.file-max, or find the process with the most",
+        errno.ENFILE: "all file handles of the machine are in use; raise fs.file-max, or find the process with most",
         errno.ENOMEM: "the system has no memory for another open file",
     }
     return NoDescriptor(f"{path} cannot be opened: {reasons[number]}", retry_after_ms=RETRY_AFTER_MS)
