@@ -12,6 +12,7 @@ from tests.simulation.stage import Stage, play
 from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 
 BODY = b"m" * 8_000
+FILLING, ROOM_BYTES = b"m" * 1_000, 4_000
 STARVED_S = 8.0
 SETTINGS = ProducerSettings(linger_ms=0, batch_bytes_max=10_000, delivery_timeout_ms=60_000)
 MESSAGES = 40
@@ -51,17 +52,22 @@ def test_old_messages_are_refused_and_new_ones_are_stored() -> None:
         async with stage.connect("app") as client:
             await client.admin.create_topic("t", queue_count=1)
             async with client.producer("t", SETTINGS) as producer:
-                receipts = [await producer.send(BODY) for _ in range(MESSAGES)]
+                stored = [BODY] * MESSAGES
+                for body in stored:
+                    await producer.send(body)
                 running = machine.running
                 assert isinstance(running, RunningEnode)
                 engine = running.store.engine
+                while not engine.appender.fits(ROOM_BYTES):  # "small" must fit into the open segment
+                    stored.append(FILLING)
+                    await producer.send(FILLING)
                 engine.reader.recent.drop_below(engine.appender.durable_position)
                 machine.disk.current.open_error = errno.EMFILE
                 small = await producer.send(b"small")
                 with pytest.raises(OrtooError, match="cannot be opened"):
                     await running.store.fetch(engine.state.topics.all()[0].topic_id, 0, 0)
                 machine.disk.current.heal()
-            assert await bodies(client, small.queue) == [BODY] * len(receipts) + [b"small"]
+            assert await bodies(client, small.queue) == [*stored, b"small"]
 
     play(script, shape=Shape(enodes=1, snodes=1))
 
