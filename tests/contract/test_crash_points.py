@@ -33,7 +33,7 @@ def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:
 
     G1, G3, G4, G10, G11.
     """
-    report = enumerate_points(1, points_max=100, every=12, variants=2, lives=1, steps=60)
+    report = enumerate_points(2, points_max=100, every=12, variants=2, lives=1, steps=60)
     assert report.points == report.starts == 100
     assert report.torn_tails > 10
     assert report.second_lives >= 1
