@@ -154,3 +154,14 @@ CONNECTIONS_CLOSED_MEMORY = warning(
     "The memory of the process is used up, so the connections that sent most were closed.",
     "Look at the addresses, or raise the memory of the process.",
 )
+CONNECTIONS_USED_UP = warning(
+    "connections_used_up",
+    "A port has at least 90 % of the connections that it takes. Connections whose peers were silent were closed.",
+    "Raise `connections_max` or the limit of open files, close idle clients, or add a snode.",
+)
+FEW_DESCRIPTORS = warning(
+    "few_descriptors",
+    "The process may open fewer file descriptors than recommended, so it takes fewer connections.",
+    "Raise the hard limit of open files, and restart the process: `ulimit -Hn`, `LimitNOFILE=`, or the ulimits of the "
+    "container runtime.",
+)
