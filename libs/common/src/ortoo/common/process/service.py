@@ -93,7 +93,7 @@ def allow_descriptors() -> None:
     descriptors = raise_limit()
     if descriptors.are_few:
         _log.emit(
-            log_events.FEW_DESCRIPTORS,
+            log_events.LOW_FILE_DESCRIPTOR_LIMIT,
             limit=descriptors.limit,
             recommended=FEW,
             connections=descriptors.connections,

@@ -113,7 +113,7 @@ class ConnectionWatch:
             self._full.note(FullPort(port, now_s, count, len(closed)))
             if self._is_to_tell(f"port {port} {'closed' if closed else 'full'}", now_s):
                 _log.emit(
-                    log_events.CONNECTIONS_USED_UP,
+                    log_events.CONNECTION_LIMIT_REACHED,
                     port=port,
                     connections=count,
                     connections_max=self._limits.connections_max,
