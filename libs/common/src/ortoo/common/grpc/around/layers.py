@@ -259,8 +259,7 @@ def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool =
 
 def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool) -> Any:
     enters, leave, given = _own(layers, "enter"), _leaving(layers), _given(method, layers, boxed=boxed)
-    each_answered = _own(layers, "answered")
-    answereds = [one for one in reversed(each_answered) if one is not None]
+    answereds = [one for one in reversed(_own(layers, "answered")) if one is not None]
     takens = [one for one in _own(layers, "taken") if one is not None]
 
     async def many(data: Any, context: Context) -> AsyncIterator[Any]:
@@ -281,17 +280,6 @@ def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool) 
             call.error, is_abandoned = raised, True
         except BaseException as raised:
             call.failed(raised)
-        if call.answer is not None and not is_abandoned:  # before a layer that is left ends the call with a status
-            final, call.answer = call.answer, None
-            try:
-                for answered in reversed(each_answered[: call.entered]):
-                    final = final if answered is None else answered(call, final)
-                yield [final] if boxed else final
-            except GeneratorExit as raised:
-                call.error, is_abandoned = raised, True
-            except BaseException as raised:
-                call.failed(raised)
-            del final
         await _left(call, leave)
         last, error = call.answer, call.error
         call.error = None
