@@ -42,7 +42,7 @@ QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/rep
 SKIPS := build/skips
 RUNS := spark-tests official-tests all-tests
 
-.PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs clean
+.PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
 .PHONY: alerts drain explore full-enode hostile rolling upgrade wheels image-check manifests deploy-tools sbom arm-check
@@ -134,6 +134,9 @@ drain: $(READY)  ## Drain an enode at 2,000 messages a second and stop it; repor
 
 full-enode: $(READY)  ## Fill the disk of one enode of two under load, three times; report the send latency of both protocols (needs root for a tmpfs)
 	@$(PY) -m tests.e2e.full_enode || test $$? -eq 77
+
+descriptors: $(READY)  ## 10,000 segments and 20,000 idle connections at processes with 1,024 descriptors, then a crash; ten minutes (SEGMENTS=10000)
+	@$(PY) -m tests.e2e.few_descriptors --segments $(or $(SEGMENTS),10000) --connections $(or $(CONNECTIONS),20000)
 
 crash: $(READY)  ## 2,500 stops of the store, 500 damaged places, 5,000 random runs, a full disk, a million pops, timers, message groups, replays, 20 kills a role
 	@$(PY) -m ortoo.testing.store.crash_points --points 2500

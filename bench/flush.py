@@ -43,6 +43,7 @@ class TimedDisk(RealDisk):
 
     def __init__(self) -> None:
         """Start without any recorded duration."""
+        super().__init__()
         self.durations: list[float] = []
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> RealFile:

@@ -39,7 +39,7 @@ def no_fsync(patch: pytest.MonkeyPatch) -> None:
     def write(group: Group) -> None:
         for part in group.parts:
             part.segment.install()
-            part.segment.file.write(part.position - part.segment.base, part.buffers)
+            part.segment.writer.write(part.position - part.segment.base, part.buffers)
 
     patch.setattr(Group, "write", write)
 
@@ -50,8 +50,8 @@ def fsync_before_the_write(patch: pytest.MonkeyPatch) -> None:
     def write(group: Group) -> None:
         for part in group.parts:
             part.segment.install()
-            part.segment.file.sync_data()
-            part.segment.file.write(part.position - part.segment.base, part.buffers)
+            part.segment.writer.sync_data()
+            part.segment.writer.write(part.position - part.segment.base, part.buffers)
 
     patch.setattr(Group, "write", write)
 
@@ -61,7 +61,8 @@ def no_folder_fsync(patch: pytest.MonkeyPatch) -> None:
 
     def install(segment: Segment) -> None:
         if segment.source is not None:
-            segment.disk.rename(segment.source, segment.folder / segment_name(segment.base))
+            name = segment._reading.path = segment.folder / segment_name(segment.base)
+            segment.files.disk.rename(segment.source, name)
             segment.source = None
 
     patch.setattr(Segment, "install", install)

@@ -228,7 +228,7 @@ async def test_who_starts_after_a_parent_was_killed_has_the_port_soon(tmp_path: 
         await running.snode.start()
         children = await running.process_ids()
         os.kill(running.snode.pid, signal.SIGTERM)
-        await until(lambda: running.snode.log_text().count('"stopping"') == 5, PATIENCE_S)  # two, then all three
+        await until(lambda: running.snode.log_text().count('"shutdown_started"') == 5, PATIENCE_S)
         await running.snode.kill()
         await until(lambda: not any(Path(f"/proc/{one}/exe").exists() for one in children.values()), PATIENCE_S)
 

@@ -25,6 +25,7 @@ class TroubledDisk(RealDisk):
     """A disk that can be made full, or made to fail fdatasync."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.free = 1 << 40
         self.sync_fails = False
 

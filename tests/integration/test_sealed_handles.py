@@ -214,6 +214,7 @@ async def test_an_upgraded_directory_takes_old_handles_for_a_while(tmp_path: Pat
             "DROP TABLE deleted_groups",
             "ALTER TABLE groups DROP COLUMN by_use",
             "DROP TABLE handle_keys",
+            "DROP TABLE stores",
             "ALTER TABLE directory DROP COLUMN unsigned_handles",
             "ALTER TABLE users DROP COLUMN kept_secret",
             "ALTER TABLE users ADD COLUMN secret_key VARCHAR(255) NOT NULL DEFAULT ''",

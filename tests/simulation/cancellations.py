@@ -118,7 +118,8 @@ def called_off(seed: int, count: int) -> None:
             lost = cancellations.stored.keys() - cancellations.acknowledged.keys() - cancellations.doubtful.keys()
             assert not lost, f"{sorted(lost)} never came"
             await stage.clock.sleep(REST_S)
-            assert (await client.admin.lag("popping", "t")).lag_messages == 0
+            lag = (await client.admin.lag("popping", "t")).lag_messages
+            assert lag == 0, f"{lag} messages are still leased"
             for group in GROUPS:
                 assert await members(client, group) == [], f"{group} has a member that left"
             assert own_tasks() == tasks

@@ -75,7 +75,7 @@ async def damaged_log(it: Patient) -> None:
     number = enode.disk._image.folders[first.parent].live[first.name]
     content = enode.disk._image.contents[number]
     for data in (content.durable, content.live):
-        data[30_000:30_008] = b"\xff" * 8
+        data[SEGMENT_BYTES // 2 : SEGMENT_BYTES // 2 + 8] = b"\xff" * 8
     enode.start()
     await enode.ready.wait()
     for _ in range(5):

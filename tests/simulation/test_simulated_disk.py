@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import Unavailable
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.testing.disks.disk_image import KEEP_NOTHING
 from ortoo.testing.simulation.disk.platter import PowerIsOff
 from ortoo.testing.simulation.disk.simulated_disk import MachineDisk
 from ortoo.testing.simulation.kernel.chances import Chances
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
+from ortoo.testing.simulation.run import simulation
+from ortoo.testing.simulation.run.outcome import Choices
 from tests.simulation.on_loop import run
 
 FOLDER = Path("/store")
@@ -150,3 +153,19 @@ def test_a_flipped_bit_is_durable() -> None:
     disk.power_cut(KEEP_NOTHING)
     assert disk.opened().open(FILE).read(0, 800) != b"abcdefgh" * 100
     assert disk.flip_bit(".idx") == ""
+
+
+@pytest.mark.parametrize(("seed", "members"), [(1, 1), (2, 1), (4, 1), (7, 1), (2, 3)])
+def test_segments_are_closed_for_others_in_every_run(seed: int, members: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulated store keeps one segment open for reading, so that runs close and open files all the time."""
+    evicted: list[bool] = []
+    evict = SegmentFiles._evict
+
+    def counted(files: SegmentFiles) -> bool:
+        assert files.most == 1
+        evicted.append(evict(files))
+        return evicted[-1]
+
+    monkeypatch.setattr(SegmentFiles, "_evict", counted)
+    assert simulation.run(Choices(seed, members=members)).findings == ()
+    assert sum(evicted) >= 10

@@ -19,7 +19,7 @@ def acknowledge_before_sync() -> None:
     def write(self: Group) -> None:
         for part in self.parts:
             part.segment.install()
-            part.segment.file.write(part.position - part.segment.base, part.buffers)
+            part.segment.writer.write(part.position - part.segment.base, part.buffers)
 
     group.Group.write = write  # type: ignore[method-assign]
 
@@ -53,7 +53,8 @@ def name_without_sync() -> None:
 
     def install(self: segment.Segment) -> None:
         if self.source is not None:
-            self.disk.rename(self.source, self.path)
+            name = self._reading.path = self.folder / segment.segment_name(self.base)
+            self.files.disk.rename(self.source, name)
             self.source = None
 
     segment.Segment.install = install  # type: ignore[method-assign]

@@ -1,7 +1,5 @@
 """Connections that a server closes: of an address with too many, of peers that reset streams, and the heaviest."""
 
-import resource
-
 import pytest
 
 from ortoo.common.grpc.limits.connection_limits import (
@@ -22,26 +20,28 @@ PEER = ("10.0.0.1", 4711)
 
 
 def connection(host: str, port: int, silent_ms: int = 0, received_bytes: int = 0) -> Connection:
-    return Connection(port, (host, port), silent_ms, received_bytes)
+    return Connection(port, 8081, (host, port), silent_ms, received_bytes)
 
 
 @pytest.mark.parametrize(
-    ("soft", "memory_bytes", "total"),
+    ("descriptors_max", "memory_bytes", "total"),
     [
-        (1_024, 1 << 40, 512),
+        (512, 1 << 40, 512),
         (1 << 20, 1_000 * CONNECTION_BYTES, 1_000),
-        (resource.RLIM_INFINITY, 1_000 * CONNECTION_BYTES, 1_000),
-        (64, 1, CONNECTIONS_MIN),
+        (1_024, 1, CONNECTIONS_MIN),
+        (CONNECTIONS_MIN // 2, 1, CONNECTIONS_MIN // 2),
     ],
 )
-def test_memory_and_descriptors_limit_connections(
-    monkeypatch: pytest.MonkeyPatch, soft: int, memory_bytes: int, total: int
-) -> None:
-    """The smaller of both, but at least a few; an address has half of them. An operator's choice has priority."""
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, soft))
-    assert ConnectionLimits.chosen(0, 0, memory_bytes) == ConnectionLimits(total, total // 2)
-    assert ConnectionLimits.chosen(7, 0, memory_bytes) == ConnectionLimits(7, 3)
-    assert ConnectionLimits.chosen(7, 7, memory_bytes) == ConnectionLimits(7, 7)
+def test_memory_and_descriptors_limit_connections(descriptors_max: int, memory_bytes: int, total: int) -> None:
+    """The smaller of both; an address has half. Little memory still allows CONNECTIONS_MIN; few descriptors do not."""
+    assert ConnectionLimits.chosen(0, 0, memory_bytes, descriptors_max) == ConnectionLimits(total, total // 2)
+    assert ConnectionLimits.chosen(7, 0, memory_bytes, descriptors_max) == ConnectionLimits(7, 3)
+    assert ConnectionLimits.chosen(7, 7, memory_bytes, descriptors_max) == ConnectionLimits(7, 7)
+
+
+def test_an_operator_cannot_choose_more_connections_than_there_are_descriptors() -> None:
+    """A higher value is reduced, and an address has half of the result."""
+    assert ConnectionLimits.chosen(10_000, 0, 1 << 40, 512) == ConnectionLimits(512, 256)
 
 
 def test_of_an_address_with_too_many_those_silent_longest_go() -> None:

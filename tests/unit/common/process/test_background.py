@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from typing import Any
 
 import pytest
 
@@ -167,3 +168,25 @@ async def test_who_is_cancelled_while_a_peer_falls_silent_tells_of_no_defect(err
         await began.wait()
     assert task.cancelled()
     assert CONTAINED_FAILURES["silent peer"] - before == told
+
+
+async def test_a_task_that_starts_after_a_failure_is_cancelled() -> None:
+    """A call that is served while the process ends with an error starts work without an error of its own."""
+    started: list[asyncio.Task[Any]] = []
+
+    async def failing() -> None:
+        raise ValueError("a defect")
+
+    async def late(background: Background) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            started.append(background.contained("late", asyncio.Event().wait()))
+
+    with pytest.raises(ExceptionGroup):
+        async with Background("test") as background:
+            background.spawn("late", late(background))
+            background.spawn("failing", failing())
+            await asyncio.Event().wait()
+    await asyncio.wait(started)
+    assert [task.cancelled() for task in started] == [True]

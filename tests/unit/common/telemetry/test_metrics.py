@@ -1,5 +1,7 @@
 """Metrics: read when asked, within a budget, in the text that Prometheus reads."""
 
+import asyncio
+import contextlib
 import gzip
 import shutil
 import subprocess
@@ -7,10 +9,14 @@ import subprocess
 import pytest
 
 from ortoo.common.errors import Conflict
+from ortoo.common.grpc.limits.connections import connections_to
+from ortoo.common.machine.descriptors import FEW, Descriptors
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.telemetry.endpoint import MetricsEndpoint
+from ortoo.common.telemetry import endpoint as metrics_endpoint
+from ortoo.common.telemetry.endpoint import CONNECTIONS_MAX, MetricsEndpoint
 from ortoo.common.telemetry.histogram import Histogram
 from ortoo.common.telemetry.metrics import OTHER, Metrics
+from ortoo.common.telemetry.process_metrics import descriptor_findings
 from ortoo.common.telemetry.text import chunks
 from ortoo.testing.servers.scrape import families, get
 
@@ -101,3 +107,39 @@ async def test_endpoint_answers_scrapes_and_probes() -> None:
                 endpoint.address, metrics, ready=lambda: True, clock=SystemClock(), on_scrape=scrapes.append
             ):
                 pass
+
+
+async def test_idle_connections_keep_no_health_check_out_and_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest connections are ended when there are too many, so that the newest is always answered."""
+    monkeypatch.setattr(metrics_endpoint, "REQUEST_TIMEOUT_S", 3600.0)  # else time alone ends them
+    endpoint = MetricsEndpoint(
+        "127.0.0.1:0", example(), ready=lambda: True, clock=SystemClock(), on_scrape=lambda _: None
+    )
+    async with endpoint:
+        host, _, port = endpoint.address.rpartition(":")
+        idle = [await asyncio.open_connection(host, int(port)) for _ in range(4 * CONNECTIONS_MAX)]
+        for reader, _ in idle[:-CONNECTIONS_MAX]:
+            with contextlib.suppress(OSError):
+                assert await reader.read() == b""
+        assert len(connections_to({int(port)})) <= CONNECTIONS_MAX
+        assert (await get(endpoint.address, "/healthz")).status == 200
+        for _, writer in idle:
+            writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "name"),
+    [
+        (FEW, 100, None),
+        (FEW - 1, 100, "low file descriptor limit"),
+        (FEW, FEW - 1, "file descriptors exhausted"),
+        (256, 256, "file descriptors exhausted"),
+    ],
+)
+def test_an_operator_is_told_of_a_low_limit_and_of_one_that_is_reached(limit: int, used: int, name: str | None) -> None:
+    """The limit is named. A low one is advice; a used-up one is serious, and hides the advice."""
+    found = list(descriptor_findings(Descriptors(limit), used))
+    assert [one.name for one in found] == ([name] if name else [])
+    for one in found:
+        assert str(limit) in one.seen
+        assert one.serious is (name == "file descriptors exhausted")

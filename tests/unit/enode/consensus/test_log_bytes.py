@@ -7,6 +7,7 @@ from typing import cast
 
 from ortoo.enode.consensus.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.flushing.group import Entry, Group, Part
@@ -20,17 +21,18 @@ from ortoo.enode.store.engine import Engine
 async def test_repair_syncs_through_a_descriptor_of_its_own(tmp_path: Path) -> None:
     """A failed sync is reported once to each descriptor, and the log's own flush must get the error."""
     (tmp_path / segment_name(0)).write_bytes(bytes(256))
-    segment, synced = Segment(RealDisk(), tmp_path, 0, 256), []
-    own = segment.file
+    files = SegmentFiles(RealDisk())
+    segment, synced = Segment(files, tmp_path, 0, 256), []
+    own = segment.writer
     own.sync_data = lambda: synced.append("own")  # type: ignore[method-assign]
-    catalog = Catalog()
+    catalog = Catalog(files)
     catalog.segments.append(segment)
     work, appender = DiskWork(asyncio.get_running_loop()), SimpleNamespace(next_segments=[])
     engine = SimpleNamespace(catalog=catalog, work=work, appender=appender)
     await LogBytes(cast(Engine, engine)).write_again(64, b"x" * 64)
     assert not synced
     assert segment.read(0, 256) == bytes(64) + b"x" * 64 + bytes(128)
-    segment.close()
+    catalog.close()
 
 
 def test_what_goes_to_the_disk_is_sent_in_pieces_and_not_copied() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from ortoo.common.errors import Moved
 from ortoo.common.process.background import Background
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.spares import Spares
@@ -40,7 +41,7 @@ async def test_what_is_made_for_one_who_is_called_off_is_the_next_ones(*, is_ahe
     """A connection that breaks while its batch waits for a new segment costs no file each time."""
     disk, folder, work = MemoryDisk(), Path("/store"), SlowWork()
     disk.make_folder(folder)
-    spares = Spares(disk, folder, work, SEGMENT_BYTES, 0)
+    spares = Spares(SegmentFiles(disk), folder, work, SEGMENT_BYTES, 0)
     async with Background("test") as background:
         for _ in range(3):
             asking: Any = spares.prepare() if is_ahead else spares.take(100, is_state=False)
@@ -53,7 +54,7 @@ async def test_what_is_made_for_one_who_is_called_off_is_the_next_ones(*, is_ahe
             taken = await spares.take(100, is_state=False)
             work.answered.clear()
             work.begun.clear()
-            taken.close()
+            taken.retire()
             disk.remove(taken.path)
     assert disk.list(folder) == []
 

@@ -11,6 +11,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.__main__ import run_tool
 from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.tide_mark import read_tide_mark
 from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.log.scan import walk
@@ -132,14 +133,14 @@ async def test_what_was_copied_before_it_was_durable_may_be_lost_again(tmp_path:
 
 def damage_the_end(folder: Path) -> int:
     """Damage the last batch and the bytes behind it; its position."""
-    segment = Segment(RealDisk(), folder, 0, 0)
-    limit = segment.file.size_bytes()
-    frames = [one for one in walk(segment.read, 0, limit) if isinstance(one, FrameHeader)]
-    last = max(one.position for one in frames if one.kind == Kind.MESSAGES)
-    for one in frames:
-        if one.position >= last:
-            segment.file.write(one.position, [b"\xff" * 64])
-    segment.close()
+    with SegmentFiles(RealDisk()) as files:
+        segment = Segment(files, folder, 0, 0)
+        limit = segment.size_bytes()
+        frames = [one for one in walk(segment.read, 0, limit) if isinstance(one, FrameHeader)]
+        last = max(one.position for one in frames if one.kind == Kind.MESSAGES)
+        for one in frames:
+            if one.position >= last:
+                segment.writer.write(one.position, [b"\xff" * 64])
     return last
 
 

@@ -4,6 +4,7 @@ import asyncio
 from itertools import pairwise
 from pathlib import Path
 
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.log.answers import Damage, DamagedQueue
 from ortoo.enode.log.flushing.disk_work import DiskWork
@@ -18,8 +19,9 @@ FOLDER = Path("/log")
 
 async def test_damaged_segments_are_repaired_in_the_order_of_the_log() -> None:
     """Not in that of their addresses, so that a simulated run asks other replicas in the same order each time."""
-    disk, catalog, asked = MemoryDisk(), Catalog(), list[int]()
-    made = [Segment(disk, FOLDER, 0, 0) for _ in range(100)]
+    files = SegmentFiles(disk := MemoryDisk())
+    catalog, asked = Catalog(files), list[int]()
+    made = [Segment(files, FOLDER, 0, 0) for _ in range(100)]
     catalog.segments = list(next(pair for pair in pairwise(made) if list(set(pair)) != list(pair)))
     lost = (DamagedQueue(1, 0, 0, 9),)
     for base, segment in zip((0, 640), catalog.segments, strict=True):

@@ -12,6 +12,7 @@ import pytest
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.identity import read_identity
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.segment import Segment, bases, segment_name
 from ortoo.enode.recovery.refold import Refold
 from ortoo.testing.store.workload import FOLDER
@@ -71,12 +72,13 @@ def test_a_lost_file_costs_nothing_that_is_not_named(row: StoreFile, harm: Harm)
 
 def test_a_segment_of_another_store_changes_no_state() -> None:
     """The fold takes nothing from it, not even the messages before the first frame with the other fingerprint."""
-    files = at_rest(1, "killed").files
-    starts = bases(list(files))
+    stored = at_rest(1, "killed").files
+    starts = bases(list(stored))
     for base, next_base in pairwise(starts):
         name = segment_name(base)
-        disk = disk_of({**files, name: of_another_log(files[name], base)})
-        segments = [Segment(disk, FOLDER, one, one) for one in starts]
+        disk = disk_of({**stored, name: of_another_log(stored[name], base)})
+        files = SegmentFiles(disk)
+        segments = [Segment(files, FOLDER, one, one) for one in starts]
         for one, end in zip(segments, [*starts[1:], None], strict=True):
             one.end = end
         identity = read_identity(disk, FOLDER)

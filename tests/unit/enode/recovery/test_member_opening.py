@@ -11,6 +11,7 @@ from ortoo.enode.disk.clean_stop import CleanStop
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.outline_file import KeptOutline
 from ortoo.enode.disk.reign_file import KeptReign, read_reign, write_reign
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.tide_mark import TideMark
 from ortoo.enode.log.checkpoint import Slice
 from ortoo.enode.log.copies.words import members_payload
@@ -86,7 +87,7 @@ def log() -> Written:
 def test_all_of_a_whole_log_is_known(log: Written, tmp_path: Path, *, is_clean: bool) -> None:
     """Its epochs and its replicas, although the checkpoint lies behind them."""
     log.put(tmp_path, is_clean=is_clean)
-    found = recover_member(RealDisk(), tmp_path, KEPT)
+    found = recover_member(SegmentFiles(RealDisk()), tmp_path, KEPT)
     assert (found.outline.tail, found.lost) == (Tail(2, len(log.content)), 0)
     assert found.outline.members.voters == FOUR
     assert found.recovered.was_clean == is_clean
@@ -103,7 +104,7 @@ def test_a_damaged_word_of_the_members_is_not_passed_over(
     """
     log.damage(number, at)
     log.put(tmp_path, is_clean=is_clean)
-    found = recover_member(RealDisk(), tmp_path, KEPT)
+    found = recover_member(SegmentFiles(RealDisk()), tmp_path, KEPT)
     assert (found.outline.appended, found.lost) == (log.places[number], len(log.content))
     assert found.outline.tail.epoch == number - 1
     assert found.outline.members.voters == THREE
@@ -115,7 +116,7 @@ def test_damage_in_the_segment_that_is_written_to_is_not_passed_over(log: Writte
     whole = LogOutline(0, end, 0, 0, History((EpochStart(1, 0), EpochStart(2, log.places[2]))), KEPT.outline.placed)
     log.damage(1)
     log.put(tmp_path)
-    found = recover_member(RealDisk(), tmp_path, KeptOutline(whole))
+    found = recover_member(SegmentFiles(RealDisk()), tmp_path, KeptOutline(whole))
     assert (found.outline.tail, found.lost) == (Tail(1, log.places[1]), len(log.content))
     assert not found.recovered.holes
 
@@ -125,7 +126,7 @@ def test_a_sole_voter_keeps_what_lies_behind_damage(log: Written, tmp_path: Path
     end, alone = log.places[4], (MembersFrame(0, Configuration(THREE[:1])),)
     log.damage(1)
     log.put(tmp_path)
-    found = recover_member(RealDisk(), tmp_path, KeptOutline(LogOutline(0, end, placed=alone)))
+    found = recover_member(SegmentFiles(RealDisk()), tmp_path, KeptOutline(LogOutline(0, end, placed=alone)))
     assert (found.outline.appended, found.lost) == (len(log.content), 0)
     assert [one.position for one in found.recovered.holes] == [log.places[1]]
 
@@ -142,7 +143,7 @@ def test_old_damage_of_an_enode_that_becomes_a_member_is_passed_over(tmp_path: P
     log.damage(1)
     log.put(tmp_path, is_clean=is_clean)
     alone = LogOutline(placed=(MembersFrame(0, Configuration(THREE[:1])),))
-    found = recover_member(RealDisk(), tmp_path, KeptOutline(alone))
+    found = recover_member(SegmentFiles(RealDisk()), tmp_path, KeptOutline(alone))
     assert (found.outline.tail, found.lost) == (Tail(1, len(log.content)), 0)
     assert found.outline.members.voters == THREE
 
@@ -152,8 +153,8 @@ def test_what_is_owed_outlives_a_start_that_does_not_come_far(log: Written, tmp_
     write_reign(RealDisk(), tmp_path, KeptReign(THREE[0], "set", reign=Reign(2)))
     log.damage(5)
     log.put(tmp_path)
-    assert recover_member(RealDisk(), tmp_path, KEPT).lost == len(log.content)
-    assert recover_member(RealDisk(), tmp_path, KEPT).outline.appended == log.places[5]
+    assert recover_member(SegmentFiles(RealDisk()), tmp_path, KEPT).lost == len(log.content)
+    assert recover_member(SegmentFiles(RealDisk()), tmp_path, KEPT).outline.appended == log.places[5]
     kept = read_reign(RealDisk(), tmp_path)
     assert kept is not None
     assert kept.reign.owed == Tail(2, len(log.content))
@@ -170,5 +171,5 @@ def test_where_a_log_will_end_is_told_before_anything_is_taken_away(
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     end = whole_end(RealDisk(), tmp_path, KEPT)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-    assert recover_member(RealDisk(), tmp_path, KEPT, is_last=True).outline.appended == end
+    assert recover_member(SegmentFiles(RealDisk()), tmp_path, KEPT, is_last=True).outline.appended == end
     assert end == (len(log.content) if is_clean or number < 4 else log.places[number])

@@ -12,6 +12,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.tide_mark import decode_slots
 from ortoo.enode.log.frame import HEADER_BYTES, Kind, decode_header
 from ortoo.enode.recovery.opening import recover
@@ -105,7 +106,7 @@ async def test_a_torn_tail_is_cut_and_never_comes_back(tmp_path: Path) -> None:
     await store.close()
     last = segments(copy)[-1]
     base = int(last.stem)
-    position = recover(RealDisk(), copy, repairs=False).end_position
+    position = recover(SegmentFiles(RealDisk()), copy, repairs=False).end_position
     original = last.read_bytes()
     assert not any(original[position - base :])
     damage(last, position - base + 64, b"torn bytes of a flush" * 100)
@@ -229,7 +230,7 @@ async def test_a_checkpoint_whose_body_never_arrived_is_torn_off(tmp_path: Path)
     await store.close()
     last = segments(copy)[-1]
     base, data = int(last.stem), last.read_bytes()
-    end = recover(RealDisk(), copy, repairs=False).end_position
+    end = recover(SegmentFiles(RealDisk()), copy, repairs=False).end_position
     known = [place for place in range(0, end - base, 64) if data[place : place + 4] == b"ORTO"]
     newest = decode_header(data[known[-1] : known[-1] + HEADER_BYTES], base + known[-1])
     head = newest._replace(kind=Kind.CHECKPOINT, position=end, prefix_length=0, length=500, payload_crc=1)
@@ -294,7 +295,7 @@ async def test_retention_keeps_the_state_and_survives_the_loss_of_all_caches(tmp
 
 async def everything(folder: Path) -> tuple[object, ...]:
     """The answers of a store, and its whole state in the form of a checkpoint."""
-    recovered = recover(RealDisk(), folder, repairs=False)
+    recovered = recover(SegmentFiles(RealDisk()), folder, repairs=False)
     state = sorted(recovered.state.checkpoint())
     recovered.catalog.close()
     store = await reopened(folder)

@@ -9,6 +9,7 @@ from ortoo.common.errors import Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.all import OffsetsCommitted
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import Sealed
 from ortoo.enode.log.checkpoint import complete_checkpoints
 from ortoo.enode.log.queue_index import SliceAt
@@ -65,7 +66,7 @@ async def closed(one: DeferredStore) -> None:
 
 def checkpoint_ends(one: OneStore) -> list[int]:
     """The positions from which the complete checkpoints of the log fold, the newest first."""
-    found = recover(one.disk, FOLDER, repairs=False).catalog
+    found = recover(SegmentFiles(one.disk), FOLDER, repairs=False).catalog
     slices: list[SliceAt] = [part for contents in found.contents.values() for part in contents.slices]
     return [parts[-1].fold_from for parts in complete_checkpoints([*slices, *found.active_parts.slices])]
 
@@ -267,7 +268,7 @@ async def test_a_checkpoint_is_not_begun_without_room_and_written_when_there_is(
     with pytest.raises(Overloaded):
         await one.store.engine.housekeeping.checkpoint()
     await one.clock.pass_time(5)
-    found = recover(one.disk, FOLDER, repairs=False).catalog
+    found = recover(SegmentFiles(one.disk), FOLDER, repairs=False).catalog
     assert all(part.fold_from <= before[0] for contents in found.contents.values() for part in contents.slices)
     await one.store.offsets.commit(TOPIC, "g", {0: 1})
     memory.capacity_bytes += 30 * SEGMENT_BYTES

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.common.errors import Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, Overloaded, Unavailable
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.disk.disk import Buffer, RealDisk, RealFile
+from ortoo.enode.disk.disk import Buffer, RealDisk, RealFile, opening
+from ortoo.enode.log.segment import segment_name
+from ortoo.enode.observe.findings import EnodeFindings
 from ortoo.enode.store.lock_table import LockRequest
 from ortoo.enode.store.store import FlushMode, Store, StoreSettings, TopicCopy
 
@@ -27,6 +29,12 @@ class TroubledFile(RealFile):
     """A file whose disk can be made to fail."""
 
     disk: "TroubledDisk"
+    writable = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a descriptor."""
+        return self._descriptor >= 0
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> int:
         """Fail as configured."""
@@ -48,22 +56,43 @@ class TroubledDisk(RealDisk):
 
     def __init__(self) -> None:
         """Create a healthy disk."""
+        super().__init__()
         self.free = 1 << 40
         self.write_error = 0
         self.sync_error = 0
         self.open_error = 0
+        self.create_error = 0
+        self.folder_error = 0
+        self.files: list[TroubledFile] = []
         self.syncs = 0
         self.gate = threading.Event()
         self.gate.set()
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> TroubledFile:
         """Open a file of this disk."""
-        if self.open_error:
-            raise OSError(self.open_error, os.strerror(self.open_error), str(path))
         flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT | os.O_EXCL if create else 0)
-        file = TroubledFile(os.open(path, flags, 0o640), path)
-        file.disk = self
+        with opening(path):
+            if number := self.open_error or (self.create_error if create else 0):
+                raise OSError(number, os.strerror(number), str(path))
+            file = TroubledFile(os.open(path, flags, 0o640), path)
+        file.disk, file.writable = self, writable
+        self.files.append(file)
         return file
+
+    def sync_directory(self, folder: Path) -> None:
+        """Fail as told."""
+        with opening(folder):
+            if self.folder_error:
+                raise OSError(self.folder_error, os.strerror(self.folder_error), str(folder))
+        super().sync_directory(folder)
+
+    def descriptors(self) -> list[TroubledFile]:
+        """The files that are open."""
+        return [one for one in self.files if one.is_open]
+
+    def writable(self) -> list[TroubledFile]:
+        """Those of them that may be written."""
+        return [one for one in self.descriptors() if one.writable]
 
     def free_bytes(self, folder: Path) -> int:
         """The configured space."""
@@ -165,8 +194,12 @@ async def test_a_failed_disk_is_never_a_success(tmp_path: Path, where: str) -> N
     await store.close()
 
 
-async def test_no_free_descriptors_are_waited_out(tmp_path: Path) -> None:
-    """While no file can be opened, old batches and new segments are refused as retriable; then the store continues."""
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+async def test_no_free_descriptors_are_waited_out(tmp_path: Path, error: int) -> None:
+    """While no file can be opened, old batches and sends are refused as retriable, and offsets are kept.
+
+    The disk did not fail: when files can be opened, the store accepts messages without a restart.
+    """
     disk = TroubledDisk()
     settings = dataclasses.replace(SETTINGS, recent_bytes=0)
     store = await opened(tmp_path / "store", disk, settings)
@@ -174,19 +207,124 @@ async def test_no_free_descriptors_are_waited_out(tmp_path: Path) -> None:
         await store.append(1, 0, batch())
     await store.close()
     store = await opened(tmp_path / "store", disk, settings)
-    disk.open_error = errno.EMFILE
-    with pytest.raises(Unavailable) as refused:
+    disk.open_error = error
+    with pytest.raises(Overloaded, match="cannot be opened") as refused:
         await store.fetch(1, 0, 0)
     assert refused.value.retry_after_ms > 0
     stored = 60
-    with pytest.raises(Unavailable, match="no new segment"):
+    with pytest.raises(Overloaded, match="cannot be opened") as refused:
         for _ in range(100):
             await store.append(1, 0, batch())
             stored += 1
+    assert (refused.value.field, refused.value.retry_after_ms > 0) == (NOT_TAKEN_FIELD, True)
     assert store.describe_queues(1)[0].end_offset == stored
+    assert not store.engine.appender.failure
+    assert "cannot be opened" in store.describe().reason
+    (found,) = EnodeFindings(store, SystemClock()).disk()
+    assert (found.name, found.seen) == ("file descriptors exhausted", store.describe().reason)
     disk.open_error = 0
+    async with asyncio.timeout(5):
+        while not store.describe().writable:
+            await store.offsets.commit(1, "g", {0: 1})
     assert (await store.append(1, 0, batch())).first_offset == stored
     assert (await store.fetch(1, 0, 0)).batches
+    await store.close()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EACCES])
+async def test_a_disk_that_makes_no_file_is_told_of_and_waited_out(tmp_path: Path, error: int) -> None:
+    """No free inodes, or no right to create: sends are refused, and health, route and doctor get the reason."""
+    disk = TroubledDisk()
+    store = await opened(tmp_path, disk)
+    disk.create_error = error
+    stored = 0
+    with pytest.raises((Overloaded, Unavailable)) as refused:
+        for _ in range(100):
+            await store.append(1, 0, batch())
+            stored += 1
+    assert refused.value.field == NOT_TAKEN_FIELD
+    description = store.describe()
+    assert (description.writable, os.strerror(error) in description.reason) == (False, True)
+    (found,) = EnodeFindings(store, SystemClock()).disk()
+    assert description.reason in found.seen
+    disk.create_error = 0
+    async with asyncio.timeout(5):
+        while not store.describe().writable:
+            await store.offsets.commit(1, "g", {0: 1})
+    assert (await store.append(1, 0, batch())).first_offset == stored
+    await store.close()
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+async def test_accepted_appends_wait_for_a_descriptor(tmp_path: Path, error: int) -> None:
+    """A flush that cannot open its segment is done when it can, and acknowledged: the disk has not failed."""
+    disk = TroubledDisk()
+    store = await opened(tmp_path, disk)
+    store.engine.appender.active.stop_writing()
+    disk.open_error = error
+    waiting = asyncio.get_running_loop().create_task(store.append(1, 0, batch()))
+    async with asyncio.timeout(5):
+        while store.describe().writable:
+            assert not (await store.fetch(1, 0, 0, wait_ms=1)).batches
+    with pytest.raises(Overloaded, match="cannot be opened") as refused:
+        await store.append(1, 0, batch())
+    assert refused.value.field == NOT_TAKEN_FIELD
+    disk.open_error = 0
+    assert (await waiting).first_offset == 0
+    assert (await store.append(1, 0, batch())).first_offset == 1
+    assert store.describe().writable
+    await store.close()
+
+
+async def test_a_name_that_could_not_be_synced_is_not_given_twice(tmp_path: Path) -> None:
+    """A new segment whose folder could not be synced is written when it can: the rename happened already."""
+    disk = TroubledDisk()
+    store = await opened(tmp_path, disk)
+    spare = await store.engine.spares.take(1, is_state=True)
+    spare.begin_at(1 << 20)
+    disk.folder_error = errno.ENFILE
+    with pytest.raises(Overloaded, match="cannot be opened"):
+        spare.install()
+    disk.folder_error = 0
+    spare.install()
+    spare.install()
+    assert (tmp_path / segment_name(1 << 20)).exists()
+    assert spare.source is None
+    (tmp_path / segment_name(1 << 20)).unlink()
+    await store.close()
+
+
+async def test_only_segments_that_grow_are_open_for_writing(tmp_path: Path) -> None:
+    """Sealed ones are opened to be read, and at most as many as the disk allows; none is open when the store is."""
+    disk = TroubledDisk()
+    disk.read_files_max = 2
+    store = await opened(tmp_path, disk, dataclasses.replace(SETTINGS, recent_bytes=0))
+    stored = 0
+    while len(store.engine.catalog.segments) < 12:
+        await store.append(1, 0, batch())
+        stored += 1
+    offset, files = 0, store.engine.catalog.files
+    while offset < stored:
+        offset = (await store.fetch(1, 0, offset, bytes_max=1)).next_offset
+        assert files.count <= 2 + len(disk.writable())
+    assert files.evicted >= 9
+    async with asyncio.timeout(5):
+        while len(store.engine.catalog.contents) < len(store.engine.catalog.segments) - 1:
+            await store.fetch(1, 0, stored, wait_ms=1)
+    assert len(disk.writable()) <= 3, "the active segment, a spare one, the mark"
+    await store.close()
+    assert files.count == 0
+    assert disk.descriptors() == []
+
+
+async def test_a_full_segment_is_closed_for_writing_before_it_is_indexed(tmp_path: Path) -> None:
+    """Where no index file can be made for a while, the segments that wait for one keep no descriptor."""
+    disk = TroubledDisk()
+    store = await opened(tmp_path, disk)
+    await store.engine.housekeeping.stop()
+    while len(store.engine.catalog.segments) < 8:
+        await store.append(1, 0, batch())
+    assert len(disk.writable()) <= 2, "the active segment, a spare one"
     await store.close()
 
 

@@ -8,6 +8,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
 from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.store.retention import Ageing, Expired
@@ -22,7 +23,7 @@ def segments(count: int) -> list[Segment]:
     """Segments of 100 bytes, the n-th written at time 1000 n; the last one is active."""
     made = []
     for number in range(count):
-        one = Segment(RealDisk(), Path(), number * 100, number * 100 + 100)
+        one = Segment(SegmentFiles(RealDisk()), Path(), number * 100, number * 100 + 100)
         one.end = number * 100 + 100 if number < count - 1 else None
         one.last_stored_at_ms = 1000 * number
         made.append(one)

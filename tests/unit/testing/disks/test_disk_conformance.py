@@ -1,14 +1,17 @@
 """One suite for every disk: the real one, the one in memory, and the faulty one while it has no faults."""
 
+import contextlib
 import errno
+import os
+import resource
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ortoo.common.errors import Conflict
-from ortoo.enode.disk.disk import BUFFERS_PER_WRITE_MAX, Disk, RealDisk
+from ortoo.enode.disk.disk import BUFFERS_PER_WRITE_MAX, Disk, NoDescriptor, RealDisk
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
 
@@ -205,3 +208,49 @@ def test_a_full_disk_says_so(tmp_path: Path) -> None:
         assert file.size_bytes() <= 100
         with pytest.raises(OSError, match="space"):
             file.allocate(1000)
+
+
+@contextlib.contextmanager
+def _none_left(disk: Disk) -> Iterator[None]:
+    """Nothing can be opened in the block."""
+    if isinstance(disk, FaultyDisk):
+        disk.open_error = errno.EMFILE
+        yield
+        disk.open_error = 0
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(lowest := os.dup(0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("kind", ["real", "faulty around real", "faulty around memory"])
+def test_an_open_without_a_descriptor_is_refused(kind: str, tmp_path: Path) -> None:
+    """It is no error of the disk: open files still work, and refused calls work when a descriptor is free.
+
+    A locked folder is synced through the descriptor of its lock.
+    """
+    disk, folder = DISKS[kind](), tmp_path / "store"
+    disk.make_folder(folder)
+    with disk.lock(folder), contextlib.closing(disk.open(folder / "f", create=True)) as file:
+        with _none_left(disk):
+            refused = (
+                lambda: disk.open(folder / "g", create=True),
+                lambda: disk.open(folder / "f", writable=False),
+                lambda: disk.list(folder),
+                lambda: disk.lock(folder),
+            )
+            for call in refused:
+                with pytest.raises(NoDescriptor, match="cannot be opened") as told:
+                    call()
+                assert told.value.retry_after_ms > 0
+            file.write(0, [b"works"])
+            file.sync_data()
+            disk.rename(folder / "f", folder / "h")
+            disk.sync_directory(folder)
+        assert disk.list(folder) == ["h"]
+        with contextlib.closing(disk.open(folder / "h", writable=False)) as again:
+            assert again.read(0, 9) == b"works"

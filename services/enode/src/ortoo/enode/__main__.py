@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors import OrtooError
+from ortoo.common.machine.descriptors import raise_limit
 from ortoo.common.machine.standard_files import complain
 from ortoo.common.process import front, service
 from ortoo.common.process.service import Running
@@ -48,6 +49,7 @@ def main() -> int:
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
     """Run one of TOOLS, which parses the rest of the command line."""
+    raise_limit()
     module = importlib.import_module(f"ortoo.enode.offline.{name}")
     try:
         code: int = module.main(arguments)

@@ -11,6 +11,7 @@ from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.logs.logger import get_logger
+from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget, memory_bytes
@@ -51,12 +52,16 @@ async def open_enode(
     randomness: Randomness | None = None,
     disk: Disk | None = None,
     live: LiveSettings[Settings] | None = None,
+    descriptors: Descriptors | None = None,
 ) -> AsyncIterator[RunningEnode]:
     """Run an enode. It serves its stored topics whether or not a name server answers; leaving the block drains it.
 
+    `descriptors` is the role's share of the process's file descriptors; None = all of them.
     Errors: Invalid, Conflict, Unsupported, DataLoss, as `Store.open` and the server.
     """
-    clock, randomness, disk = clock or SystemClock(), randomness or Randomness(), disk or RealDisk()
+    clock, randomness = clock or SystemClock(), randomness or Randomness()
+    descriptors = descriptors or Descriptors.of_process()
+    disk = disk or RealDisk(descriptors.files)
     live = live or LiveSettings(Loaded(settings, {}), clock=clock)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
@@ -76,7 +81,7 @@ async def open_enode(
         register_memory(telemetry.metrics, memory)
         found = Findings("enode", settings.name)
         services = [findings_servicer(found, clock), settings_servicer("enode", live)]
-        server = enode_server(handlers, settings, telemetry.calls, token, memory, services)
+        server = enode_server(handlers, settings, telemetry.calls, token, memory, services, descriptors.connections)
         register_connections(telemetry.metrics, server.ended_connections)
         handlers.streams = Streams(background, server.draining)
         background.contained("drain", _let_go(handlers, server.draining))
@@ -85,7 +90,7 @@ async def open_enode(
         await parts.enter_async_context(server)
 
         own = await parts.enter_async_context(serving.announced(server, name_servers, channels))
-        found.sources += [*own, memory.findings, telemetry.findings, live.findings]
+        found.sources += [*own, server.findings, memory.findings, telemetry.findings, live.findings]
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         live.appliers += [lambda new: listed_again(name_servers, new.namesrv_address), serving.apply]
         yield RunningEnode(

@@ -258,3 +258,8 @@ CLOCK_STEPPED_FORWARD = error(
     "The wall clock jumped forward. Retention by age ignores the jump for one day.",
     "Check the time synchronization.",
 )
+HARD_STATE_POSTPONED = error(
+    "hard_state_postponed",
+    "The replica cannot open the file of its vote, because no file descriptor is left. It does not vote, and retries.",
+    "Raise the limit of open files, or close connections.",
+)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ortoo.common.cluster.live_settings import LiveSettings
 from ortoo.common.errors import OrtooError
+from ortoo.common.machine.descriptors import raise_limit
 from ortoo.common.machine.standard_files import complain
 from ortoo.common.process import front, service
 from ortoo.namesrv.app import open_namesrv
@@ -36,6 +37,7 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
     from ortoo.common.process.randomness import Randomness
     from ortoo.namesrv.offline.backup import backup, restore, words
 
+    raise_limit()
     chosen = words(arguments, name)
     file = chosen.backup_file.absolute()
     try:

@@ -12,6 +12,7 @@ from ortoo.common.grpc.inner.guard import inner_guards
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.logs.logger import get_logger
+from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -49,13 +50,16 @@ async def open_namesrv(
     randomness: Randomness | None = None,
     open_catalog: OpenCatalog = Catalog.open,
     live: LiveSettings[Settings] | None = None,
+    descriptors: Descriptors | None = None,
 ) -> AsyncIterator[Running]:
     """Run a name server; leaving the block drains it.
 
-    `open_catalog` opens the database; the default uses a thread. Errors: Invalid, Conflict, Unsupported, DataLoss,
-    Unavailable, as from `Catalog.open` and the server.
+    `open_catalog` opens the database; the default uses a thread. `descriptors` is the role's share of the process's
+    file descriptors; None = all of them. Errors: Invalid, Conflict, Unsupported, DataLoss, Unavailable, as from
+    `Catalog.open` and the server.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
+    descriptors = descriptors or Descriptors.of_process()
     live = live or LiveSettings(Loaded(settings, {}), clock=clock)
     telemetry = Telemetry("namesrv", settings, clock)
     async with contextlib.AsyncExitStack() as parts:
@@ -114,9 +118,11 @@ async def open_namesrv(
             drain_delay_s=settings.drain_delay_s,
             connections_max=settings.connections_max,
             connections_per_address_max=settings.connections_per_address_max,
+            descriptors_max=descriptors.connections,
             cluster_tls=cluster_listener(settings),
             memory=memory,
         )
+        found.sources.append(server.findings)
         background.spawn("draining", directory.end_watches_when(server.draining))
         background.spawn("others", directory.follow_others(settings.sync_interval_s))
         background.every("elections", settings.sync_interval_s, elections.look, clock=clock)

@@ -14,6 +14,7 @@ from ortoo.common.grpc.around.layers import Guard, Layer
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, cluster_listener
+from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -72,15 +73,18 @@ async def open_snode(
     randomness: Randomness | None = None,
     connect_redis: Callable[[str], Any] = redis_client,
     live: LiveSettings[Settings] | None = None,
+    descriptors: Descriptors | None = None,
     worker: Worker | None = None,
 ) -> AsyncIterator[Running]:
     """Run a snode; it is ready when it has received the cluster's directory. Leaving the block drains it.
 
-    `connect_redis` makes a client for a URL. A `worker` shares its ports with other workers of one snode.
+    `connect_redis` makes a client for a URL. A `worker` shares its ports with other workers of one snode. `descriptors`
+    is the role's share of the process's file descriptors; None = all of them.
 
     Errors: Conflict if the port is taken, or if another snode runs without shared group membership.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
+    descriptors = descriptors or Descriptors.of_process()
     live = live or LiveSettings(Loaded(settings, {}), clock=clock)
     telemetry = Telemetry("snode", settings, clock)
     async with contextlib.AsyncExitStack() as stack:
@@ -129,6 +133,7 @@ async def open_snode(
             drain_delay_s=settings.drain_delay_s,
             connections_max=settings.connections_max,
             connections_per_address_max=settings.connections_per_address_max,
+            descriptors_max=descriptors.connections,
             tls=_tls_listener(settings),
             cluster_tls=cluster_listener(settings),
             memory=memory,
@@ -137,7 +142,7 @@ async def open_snode(
             shares_ports=worker is not None,
             alone=alone,
         )
-
+        found.sources.append(server.findings)
         register_connections(telemetry.metrics, server.ended_connections)
 
         async def drain() -> None:

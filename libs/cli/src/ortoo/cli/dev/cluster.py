@@ -15,11 +15,12 @@ from ortoo.client import connect
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc.tls import made_certificate
 from ortoo.common.logs.logger import configure, own_standard_error
+from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.machine.line_writer import LineWriter
 from ortoo.common.machine.standard_files import STANDARD_OUTPUT
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.service import Running
+from ortoo.common.process.service import Running, allow_descriptors
 from ortoo.enode.app import open_enode
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.settings import Settings as EnodeSettings
@@ -43,6 +44,7 @@ def run(data_dir: Path, listen_address: str, members: int) -> None:
     """Run a cluster until SIGINT or SIGTERM; a second signal ends the process immediately."""
     configure(level="warning")
     own_standard_error()
+    allow_descriptors()
     asyncio.run(_run(data_dir, listen_address, members))
 
 
@@ -79,8 +81,9 @@ async def open_dev_cluster(
     Errors: Conflict when folder or port is in use, or Unavailable when a replica does not start.
     """
     namesrv = NamesrvSettings(listen_address=ANY_PORT, data_dir=data_dir / "namesrv", stop_grace_s=STOP_GRACE_S)
+    share = Descriptors.of_process(roles=2 if members > 1 else 3)
     async with contextlib.AsyncExitStack() as roles:
-        name_server = await roles.enter_async_context(open_namesrv(namesrv))
+        name_server = await roles.enter_async_context(open_namesrv(namesrv, descriptors=share))
         certificate, key = _certificate(data_dir / "tls", listen_address) if tls_address else ("", "")
         snode = SnodeSettings(
             listen_address=listen_address,
@@ -101,8 +104,8 @@ async def open_dev_cluster(
                 stop_grace_s=STOP_GRACE_S,
                 store=dataclasses.replace(StoreSettings(), segment_bytes=SEGMENT_BYTES),
             )
-            await roles.enter_async_context(open_enode(enode))
-        running = await roles.enter_async_context(open_snode(snode))
+            await roles.enter_async_context(open_enode(enode, descriptors=share))
+        running = await roles.enter_async_context(open_snode(snode, descriptors=share))
         await _enode_known(running.address, SystemClock())
         yield running
 

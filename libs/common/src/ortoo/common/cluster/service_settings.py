@@ -57,7 +57,7 @@ class ServiceSettings:
     less the memory reserved for caches."""
     connections_max: Annotated[int, Range(0, 1 << 20)] = 0
     """Maximum number of connections of each port. Further ones are closed at once. 0 = one for each 64 KiB of
-    memory_budget_bytes, and at most half of the process's file descriptors."""
+    memory_budget_bytes. A port never takes more than its part of the process's file descriptors."""
     connections_per_address_max: Annotated[int, Range(0, 1 << 20)] = 0
     """Maximum number of connections to a port from one address. Above it the process closes those that have been silent
     longest. 0 = half of connections_max. Raise it where all clients come through one proxy or address translation."""

@@ -55,8 +55,11 @@ def status_of(error: errors.OrtooError) -> grpc.StatusCode:
 
 
 def kind_of(error: errors.OrtooError) -> type[errors.OrtooError]:
-    """Moved is sent as its base kind, so that clients that do not know it still handle it correctly."""
-    return errors.Unavailable if isinstance(error, errors.Moved) else type(error)
+    """The public kind as which `error` is sent: for a narrower one, such as Moved, its base kind.
+
+    Clients that do not know the narrower kind then still handle it correctly.
+    """
+    return next(kind for kind in type(error).__mro__ if kind in _STATUS_BY_CLASS)
 
 
 def count_told(error: errors.OrtooError) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,6 +11,7 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from ortoo.common.errors import Conflict
+from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.around.call_memory import HEADER_BYTES_MAX, CallMemory
 from ortoo.common.grpc.around.coding import Decoding, Encoding
 from ortoo.common.grpc.around.error_translation import ErrorTranslation
@@ -25,6 +26,7 @@ from ortoo.common.grpc.limits.core_sockets import CoreSockets
 from ortoo.common.grpc.limits.memory_guard import MemoryGuard
 from ortoo.common.grpc.tls import TlsListener
 from ortoo.common.grpc.transport import current_transport
+from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -119,6 +121,7 @@ class GrpcServer:
         alone: asyncio.Event | None = None,
         connections_max: int = 0,
         connections_per_address_max: int = 0,
+        descriptors_max: int = 0,
     ) -> None:
         """Serve on host:port, which `setting` names. Port 0 = chosen by the kernel; an empty address = only TLS.
 
@@ -138,7 +141,8 @@ class GrpcServer:
         because the process that advertised this one has ended, a stop does not wait for load balancers.
 
         Each port takes `connections_max` connections, `connections_per_address_max` of them from one address; 0 = as
-        many as memory and descriptors allow, and half of them.
+        many as memory allows, and half of them. The connections of all ports together take at most `descriptors_max`,
+        which is divided evenly between the ports. 0 = the share of connections in this process.
         """
         self.draining = asyncio.Event()
         self.serving = False
@@ -164,9 +168,16 @@ class GrpcServer:
         before = [*outermost, ErrorTranslation(), calls, Observers(), Encoding(), *guards]
         after = [layer for guard in guards for layer in guard.after_decoding()]
         around = Layers([*before, Decoding(calls), *after, *layers])
-        limits = ConnectionLimits.chosen(connections_max, connections_per_address_max, memory.allowed_bytes)
+        ports = sum(map(bool, (address, own_address, tls, cluster_tls)))
+        limits = ConnectionLimits.chosen(
+            connections_max,
+            connections_per_address_max,
+            memory.allowed_bytes,
+            (descriptors_max or Descriptors.of_process().connections) // max(ports, 1),
+        )
         options = (
             *OPTIONS,
+            # gRPC closes further connections when it accepts them, so that idle ones and unfinished handshakes count.
             ("grpc.max_allowed_incoming_connections", limits.connections_max),
             # Two processes on one port would share its calls at random, unless another process holds it for them.
             ("grpc.so_reuseport", int(shares_ports)),
@@ -229,6 +240,10 @@ class GrpcServer:
             return ""
         credentials = tls.credentials()
         return _bound(tls.address, lambda at: self._server.add_secure_port(at, credentials), tls.settings[0])
+
+    def findings(self) -> Iterator[Finding]:
+        """The finding of a port that is nearly full, or was a moment ago."""
+        return self._connections.findings()
 
     def ended_connections(self) -> dict[str, int]:
         """The number of connections that were closed because of their peers' behaviour, by reason."""

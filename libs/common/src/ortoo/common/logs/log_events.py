@@ -154,3 +154,14 @@ CONNECTIONS_CLOSED_MEMORY = warning(
     "The memory of the process is used up, so the connections that sent most were closed.",
     "Look at the addresses, or raise the memory of the process.",
 )
+CONNECTION_LIMIT_REACHED = warning(
+    "connection_limit_reached",
+    "A port has at least 90 % of the connections that it takes. Connections whose peers were silent were closed.",
+    "Raise `connections_max` or the limit of open files, close idle clients, or add a snode.",
+)
+LOW_FILE_DESCRIPTOR_LIMIT = warning(
+    "low_file_descriptor_limit",
+    "The process may open fewer file descriptors than recommended, so it takes fewer connections.",
+    "Raise the hard limit of open files, and restart the process: `ulimit -Hn`, `LimitNOFILE=`, or the ulimits of the "
+    "container runtime.",
+)

@@ -37,6 +37,7 @@ class Background:
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_leaving = False
+        self._has_failed = False
         self._cancellations = 0
         self._again: asyncio.TimerHandle | None = None
 
@@ -80,13 +81,25 @@ class Background:
         self._cancel_all()
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run `work` until it ends or the block is left. Tasks started by a task in cancellation are cancelled too."""
-        task = self._group.create_task(work, name=f"{self._name}:{name}")
-        if self._is_leaving:
+        """Run `work` until it ends or the block is left. After that, or after a failure, new tasks are cancelled."""
+        named = f"{self._name}:{name}"
+        is_ending = self._is_leaving or self._has_failed
+        try:
+            task = self._group.create_task(work, name=named)
+        except RuntimeError:  # after a failure the group takes no more tasks
+            if not is_ending:
+                raise
+            task = asyncio.get_running_loop().create_task(work, name=named)
+        if is_ending:
             task.cancel()
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._has_failed = True
 
     def scope(self, where: str, *, failed: Callable[[Exception], object] = lambda _: None) -> Scope:
         """A scope for one peer; `where` names the kind of peer, and `failed` gets the error that ended the scope."""

@@ -18,6 +18,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.machine.affinity import use_parents_cores
 from ortoo.common.machine.allocator import keep_freed_buffers, spare_what_stays
 from ortoo.common.machine.cores import Cores, Keeper
+from ortoo.common.machine.descriptors import FEW, raise_limit
 from ortoo.common.machine.event_loop import RoleLoop
 from ortoo.common.machine.line_writer import LineWriter
 from ortoo.common.machine.standard_files import STANDARD_OUTPUT
@@ -82,8 +83,21 @@ def run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores:
     """
     use_parents_cores()
     keep_freed_buffers()
+    allow_descriptors()
     with asyncio.Runner(loop_factory=RoleLoop) as runner:
         return runner.run(_run(open_service, cores))
+
+
+def allow_descriptors() -> None:
+    """Raise the limit of descriptors to the hard limit, and log when it is low."""
+    descriptors = raise_limit()
+    if descriptors.are_few:
+        _log.emit(
+            log_events.LOW_FILE_DESCRIPTOR_LIMIT,
+            limit=descriptors.limit,
+            recommended=FEW,
+            connections=descriptors.connections,
+        )
 
 
 async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores: Cores | None) -> int:

@@ -14,6 +14,8 @@ from ortoo.common.telemetry.metrics import Metrics
 REQUEST_ID_KEY = "x-request-id"
 """Metadata that identifies a request in the logs of every process it passes."""
 REQUEST_ID_LENGTH_MAX = 128
+OK = (None, 0, grpc.StatusCode.OK)
+"""The codes of a call that no layer has refused: not set, or success."""
 STATUS_NAMES = {code: code.name for code in grpc.StatusCode}
 
 
@@ -61,7 +63,8 @@ class CallMetrics(Layer):
             self.open_streams[method] -= 1
         else:
             self.unary_in_flight -= 1
-        status = "OK" if call.error is None else _status(call.context)
+        is_refused = call.error is not None or (call.method.gives_many and call.context.code() not in OK)
+        status = _status(call.context) if is_refused else "OK"
         latencies = self.calls.get((method, status))
         if latencies is None:
             latencies = self.calls[method, status] = Histogram()

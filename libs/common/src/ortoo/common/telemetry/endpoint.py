@@ -8,6 +8,7 @@
 import asyncio
 import gzip
 import socket
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Final, Self
@@ -20,6 +21,9 @@ from ortoo.common.telemetry.text import CONTENT_TYPE, chunks
 
 REQUEST_TIMEOUT_S: Final = 5.0
 REQUEST_BYTES_MAX: Final = 16 << 10
+CONNECTIONS_MAX: Final = 32
+"""For a further connection the oldest one is closed, so that idle ones do not delay health checks."""
+ACCEPTED_AT_ONCE: Final = 16
 GZIP_BYTES_MIN: Final = 16 << 10
 Answer = tuple[int, str, bytes, bool]
 REASONS: Final = {
@@ -55,17 +59,23 @@ class MetricsEndpoint:
         self._clock = clock
         self._on_scrape = on_scrape
         self._server: asyncio.Server | None = None
+        self._open: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
+        """The connections, the oldest first."""
         self._scraping = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         if self._listener is not None:
-            self._server = await asyncio.start_server(self._serve, sock=self._listener, limit=REQUEST_BYTES_MAX)
+            self._server = await asyncio.start_server(
+                self._serve, sock=self._listener, limit=REQUEST_BYTES_MAX, backlog=ACCEPTED_AT_ONCE
+            )
             return self
         if not self.address:
             return self
         host, _, port = self.address.rpartition(":")
         try:
-            self._server = await asyncio.start_server(self._serve, host.strip("[]"), int(port), limit=REQUEST_BYTES_MAX)
+            self._server = await asyncio.start_server(
+                self._serve, host.strip("[]"), int(port), limit=REQUEST_BYTES_MAX, backlog=ACCEPTED_AT_ONCE
+            )
         except OSError as error:
             raise Conflict(
                 f"cannot serve metrics on {self.address}: {error.strerror}; choose another metrics_address, or leave "
@@ -82,6 +92,10 @@ class MetricsEndpoint:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= CONNECTIONS_MAX:
+            oldest, _ = self._open.popitem(last=False)
+            oldest.transport.abort()
+        self._open[writer] = None
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -96,6 +110,7 @@ class MetricsEndpoint:
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return
         finally:
+            self._open.pop(writer, None)
             writer.close()
 
     async def _answer(self, head: str) -> Answer:

@@ -10,6 +10,7 @@ from pathlib import Path
 from ortoo.common.errors.findings import Finding, process_version
 from ortoo.common.errors.status import FAILURES_TOLD
 from ortoo.common.logs.logger import lines_dropped
+from ortoo.common.machine.descriptors import FEW, Descriptors, open_descriptors
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import CONTAINED_FAILURES
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -18,6 +19,8 @@ from ortoo.common.telemetry.metrics import Metrics
 
 LOOP_PROBE_S = 0.5
 PROBES_KEPT = 6
+DESCRIPTORS_PERCENT = 90
+"""The percentage of the limit from which the number of open descriptors is a finding."""
 LATE_S = 0.3
 """A loop that is usually this late has too little processor time."""
 
@@ -48,7 +51,8 @@ class ProcessMetrics:
             self._late_s.append(late_s)
 
     def findings(self) -> Iterator[Finding]:
-        """Whether the event loop keeps up."""
+        """The findings of the event loop's delay and of the descriptors."""
+        yield from descriptor_findings(Descriptors.of_process(), open_descriptors())
         usual_s = sorted(self._late_s)[len(self._late_s) // 2] if len(self._late_s) == PROBES_KEPT else 0.0
         if usual_s > LATE_S:
             yield Finding(
@@ -66,7 +70,8 @@ class ProcessMetrics:
         metrics.counter("process_cpu_seconds_total", "Processor time used.", _cpu_s)
         metrics.gauge("ortoo_cores", "Number of cores the process may use now; 1 = it is pinned to one.", _cores)
         metrics.gauge("process_resident_memory_bytes", "Memory in use.", _resident_bytes)
-        metrics.gauge("process_open_fds", "Open files and sockets.", _open_files)
+        metrics.gauge("process_open_fds", "Open files and sockets.", open_descriptors)
+        metrics.gauge("process_max_fds", "Limit of open files and sockets.", lambda: Descriptors.of_process().limit)
         metrics.histogram(
             "ortoo_event_loop_delay_seconds", "Delay of timers in the event loop.", lambda: self._loop_delay
         )
@@ -106,9 +111,23 @@ def _resident_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _open_files() -> int:
-    folder = Path("/proc/self/fd")
-    return len(list(folder.iterdir())) if folder.exists() else 0
+def descriptor_findings(descriptors: Descriptors, used: int) -> Iterator[Finding]:
+    """The finding of a process with `used` open descriptors, if it has too few."""
+    if used * 100 >= descriptors.limit * DESCRIPTORS_PERCENT:
+        yield Finding(
+            "file descriptors exhausted",
+            f"{used} of {descriptors.limit} file descriptors are open",
+            "new connections, reads of earlier messages and new segments are refused until some are closed",
+            "raise the limit of open files (ulimit -n, LimitNOFILE=), then restart the process",
+        )
+    elif descriptors.are_few:
+        yield Finding(
+            "low file descriptor limit",
+            f"the process may have {descriptors.limit} file descriptors; {FEW} or more are recommended",
+            f"it takes about {descriptors.connections} connections; further ones are closed at once",
+            "raise the hard limit of open files (ulimit -Hn, LimitNOFILE=), then restart the process",
+            serious=False,
+        )
 
 
 def register_connections(metrics: Metrics, ended: Callable[[], Mapping[str, int]]) -> None:

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.disk.disk import Buffer, Disk, File
+from ortoo.enode.disk.disk import Buffer, Disk, File, opening
 from ortoo.testing.disks.disk_image import Fate
 from ortoo.testing.disks.memory_disk import USUAL_FATE, MemoryDisk, MemoryFile
 
@@ -96,6 +96,8 @@ class FaultyDisk:
         self.gate.set()
         self.syncs = 0
         """The number of requested syncs of files."""
+        self.open_error = 0
+        """Every operation that needs a descriptor fails with this error, such as errno.EMFILE; 0 = none does."""
         self._mutex = threading.Lock()
         self._sync_errors: list[int] = []
         self._remove_errors: list[int] = []
@@ -127,7 +129,13 @@ class FaultyDisk:
             self._remove_errors.clear()
             self._flips.clear()
         self.lose_syncs = self.lose_folder_syncs = False
+        self.open_error = 0
         self.gate.set()
+
+    @property
+    def read_files_max(self) -> int:
+        """The number of the disk inside."""
+        return self.inner.read_files_max
 
     def flip_bit(self, path: Path, position: int, bit: int = 0) -> None:
         """Let every read of this byte of a file return it with one bit changed."""
@@ -142,6 +150,7 @@ class FaultyDisk:
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> FaultyFile:
         """Open a file; with `create` it must not exist yet."""
+        self._need_descriptor(path)
         file = FaultyFile(self, self.inner.open(path, create=create, writable=writable), path)
         with self._mutex:
             self._files.add(file)
@@ -149,6 +158,7 @@ class FaultyDisk:
 
     def list(self, folder: Path) -> list[str]:
         """Names in a folder, sorted; empty when the folder does not exist."""
+        self._need_descriptor(folder)
         return self.inner.list(folder)
 
     def make_folder(self, folder: Path) -> None:
@@ -178,6 +188,7 @@ class FaultyDisk:
 
     def lock(self, folder: Path) -> ExitStack:
         """Take the folder. Errors: Conflict when another holds it."""
+        self._need_descriptor(folder)
         return self.inner.lock(folder)
 
     def free_bytes(self, folder: Path) -> int:
@@ -188,6 +199,11 @@ class FaultyDisk:
     def inode(self, path: Path) -> tuple[int, int] | None:
         """Which file or folder a path leads to."""
         return self.inner.inode(path)
+
+    def _need_descriptor(self, path: Path) -> None:
+        if self.open_error:
+            with opening(path):
+                raise _fault(self.open_error, path)
 
     def spend(self, length: int) -> tuple[int, int]:
         """The number of these bytes that the disk takes, and the error for the rest."""

@@ -106,6 +106,9 @@ class MemoryFile:
 class MemoryDisk:
     """Files in memory, with the promises of `Disk` and no others. May be used from several threads."""
 
+    read_files_max = 1
+    """So that a store that reads two segments alternately opens and closes a file each time."""
+
     def __init__(self, *, capacity_bytes: int = 1 << 40, record: bool = False, image: DiskImage | None = None) -> None:
         """A disk of `capacity_bytes`; with `record` every operation is kept in `operations`."""
         self.capacity_bytes = capacity_bytes

@@ -140,7 +140,7 @@ class ReplayRun:
         words = ("ortoo", "dlq", "replay", group, "--json", *words)
         async with asyncio.timeout(COMMAND_TIMEOUT_S):
             while (outcome := await command.run(words, address, timeout_s=COMMAND_TIMEOUT_S)).exit_code:
-                assert "cannot be asked now" in outcome.error, outcome.error  # the enode has just started again
+                assert "cannot be reached now" in outcome.error, outcome.error  # the enode has just started again
                 await self._clock.sleep(0.2)
         return {name: int(value) for name, value in json.loads(outcome.out.splitlines()[-1]).items()}
 

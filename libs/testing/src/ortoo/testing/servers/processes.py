@@ -59,6 +59,7 @@ class RoleProcess:
         self.environ = {"DATA_DIR": folder / "data", **(environ or {})} if role != "snode" else dict(environ or {})
         self.arguments: tuple[str, ...] = ()
         self.environ_more: Mapping[str, str] = {}
+        self.ready_timeout_s = READY_TIMEOUT_S
         self.group: Path | None = None
         """The control group of the process, which limits its memory; None = none."""
         self.stderr: int | None = None
@@ -146,13 +147,13 @@ class RoleProcess:
         assert self._process is not None
         assert self._process.stdout is not None
         try:
-            async with asyncio.timeout(READY_TIMEOUT_S):
+            async with asyncio.timeout(self.ready_timeout_s):
                 line = await self._process.stdout.readline()
                 if not line:
                     await self._process.wait()
         except TimeoutError:
             await self.kill()
-            return f"nothing in {READY_TIMEOUT_S} s"
+            return f"nothing in {self.ready_timeout_s} s"
         return line.decode()
 
     async def until_it_runs(self) -> None:

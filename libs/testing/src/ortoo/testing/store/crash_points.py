@@ -22,6 +22,7 @@ import structlog
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.recovery.opening import recover
 from ortoo.enode.store.store import Store
@@ -133,7 +134,7 @@ def _check_state(recording: Recording, point: int, disk: MemoryDisk) -> bool:
             for name in disk.list(FOLDER):
                 if not name.endswith(NEEDED):
                     disk.remove(FOLDER / name)
-        found = recover(disk, FOLDER, repairs=False)
+        found = recover(SegmentFiles(disk), FOLDER, repairs=False)
         if found.catalog.damages or found.skips:
             raise Broken(f"damage is reported although nothing is damaged: {found.catalog.damages}")
         end_position = found.end_position
@@ -234,7 +235,7 @@ def second_life(recording: Recording, point: int, image: DiskImage, steps: int =
 
     try:
         frames = {**recording.frames_before, **frames_written(recording.operations[:point])}
-        end = recover(before, FOLDER, repairs=False).end_position
+        end = recover(SegmentFiles(before), FOLDER, repairs=False).end_position
         frames = {position: frame for position, frame in frames.items() if position < end}
         history = clock.run(settle, limit_s=3600)
         again = before.crashed(Randomness(0), KEEP_EVERYTHING, record=True)
@@ -242,9 +243,8 @@ def second_life(recording: Recording, point: int, image: DiskImage, steps: int =
         clock.run(lambda: workload.run(steps), limit_s=86_400)
     except (OrtooError, Broken) as error:
         raise Broken(f"{name}: {type(error).__name__}: {error}") from error
-    return Recording(
-        recording.seed, again.operations, workload.history, before.image, frames, name, recording.settings
-    )  # fmt: skip
+    history, settings = workload.history, recording.settings
+    return Recording(recording.seed, again.operations, history, before.image, frames, name, settings)
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.randomness import Randomness
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.recovery.opening import recover
 from ortoo.testing.disks.disk_image import KEEP_EVERYTHING, SyncData
 from ortoo.testing.disks.faulty_disk import FaultyDisk
@@ -50,7 +51,8 @@ def _check_failed_flush(seed: int, good_syncs: int, steps: int, report: Report) 
     try:
         history = clock.run(settle, limit_s=3600)
         again = MemoryDisk(record=True, image=MemoryDisk.replayed(memory.operations).image)
-        end = recover(MemoryDisk(image=image.image.crashed(Randomness(0), KEEP_EVERYTHING)), FOLDER).end_position
+        left = MemoryDisk(image=image.image.crashed(Randomness(0), KEEP_EVERYTHING))
+        end = recover(SegmentFiles(left), FOLDER).end_position
         second = Workload(again, clock, seed + 50_000, history)
         clock.run(lambda: second.run(8), limit_s=86_400)
     except (OrtooError, Broken) as error:

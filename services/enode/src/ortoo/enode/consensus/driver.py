@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ortoo.common.errors import Conflict, DataLoss, OrtooError, Overloaded
 from ortoo.common.logs.logger import get_logger
@@ -314,14 +314,14 @@ class Driver:
                 self._end(self.log.engine.appender.failure)
 
     async def _save_reigns(self) -> None:
-        """Save the hard state; of several waiting ones the last. A process that cannot save it ends."""
+        """Save the last waiting hard state, later if no descriptor is free. A process that cannot save it ends."""
         while True:
             action = await self._reigns.get()
-            while not self._reigns.empty():
-                action = self._reigns.get_nowait()
-            kept = replace(self.joining.kept, reign=action.reign)
-            await self.log.engine.work.run(self.joining.write, kept)
-            self.joining.kept = kept
+            is_kept = False
+            while not is_kept:
+                while not self._reigns.empty():
+                    action = self._reigns.get_nowait()
+                is_kept = await self.joining.keep_reign(action.reign, self.log.engine.work)
             self.post(ReignSaved(action.reign))
 
     async def _tick(self) -> None:

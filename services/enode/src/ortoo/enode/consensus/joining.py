@@ -19,18 +19,21 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode import log_events
 from ortoo.enode.disk.data_dir import OpenFolder
-from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.disk import Disk, NoDescriptor
 from ortoo.enode.disk.identity import Identity, is_of_log, read_identity, write_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
 from ortoo.enode.disk.reign_file import REJOIN, KeptReign, read_reign, write_reign
+from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import bases
-from ortoo.enode.members.identity import Configuration, MemberId
+from ortoo.enode.members.identity import Configuration, MemberId, Reign
 from ortoo.enode.members.log_outline import LogOutline, MembersFrame
 from ortoo.enode.recovery.hard_state import check_files, check_last_frames, check_never_of_a_set
 from ortoo.enode.recovery.restored import read_apart
 
 ASK_INTERVAL_S = 0.5
+NO_DESCRIPTOR_S = 0.5
+"""The pause before a hard state is written again, when no file could be opened for it."""
 RANDOM_PARTS = 1 << 32
 _log = get_logger("members")
 
@@ -78,6 +81,21 @@ class Joining:
         self._joined = asyncio.Event()
         if kept.set_id:
             self._joined.set()
+
+    async def keep_reign(self, reign: Reign, work: DiskWork) -> bool:
+        """Make a new vote durable; False, after a pause, when no file can be opened for it.
+
+        Errors: as `write`.
+        """
+        kept = replace(self.kept, reign=reign)
+        try:
+            await work.run(self.write, kept)
+        except NoDescriptor as error:
+            _log.emit(log_events.HARD_STATE_POSTPONED, epoch=reign.epoch, reason=error.message)
+            await self.clock.sleep(NO_DESCRIPTOR_S)
+            return False
+        self.kept = kept
+        return True
 
     def _claimed(self) -> KeptReign:
         """The first hard state of a folder, which is empty or of an enode without replicas.

@@ -109,8 +109,7 @@ class LogBytes:
         """Errors: OSError. BadFrame for a full segment whose last frame is of another log."""
         if segment.end is None or segment.base in self._owned:
             return
-        with segment:
-            last = await self.engine.work.run(frame_at, segment, segment.end - HEADER_BYTES)
+        last = await self.engine.work.run(frame_at, segment, segment.end - HEADER_BYTES)
         if last is not None and not last.is_of(self.engine.identity.log_mark):
             raise BadFrame(f"{segment.path} is of another store: restore the right file, or empty the folder")
         self._owned.add(segment.base)
@@ -130,8 +129,7 @@ class LogBytes:
         A place that an index lists as damaged stays listed until the index is rebuilt.
         """
         segment, catalog = self._holding(position), self.engine.catalog
-        with segment:
-            await self.engine.work.run(_write_again, segment, position, frame)
+        await self.engine.work.run(_write_again, segment, position, frame)
         holes = set(catalog.holes())
         catalog.damages = [
             one for one in catalog.damages if one.position != position or (position, one.length_bytes) in holes
@@ -157,12 +155,11 @@ class LogBytes:
         """Bytes of this disk from a position on; fewer at the log's end. Errors: OSError, Unavailable."""
         segment = self._holding(position)
         end = self._end_of(segment)
-        with segment:
-            return await self.engine.work.run(segment.read, position, min(length, max(0, end - position)))
+        return await self.engine.work.run(segment.read, position, min(length, max(0, end - position)))
 
 
 def _write_again(segment: Segment, position: int, frame: bytes) -> None:
     # A failed sync is reported once to each descriptor. On the log's own one a concurrent flush would not notice it.
-    with closing(segment.disk.open(segment.path)) as file:
+    with closing(segment.files.disk.open(segment.path)) as file:
         file.write(position - segment.base, [frame])
         file.sync_data()

@@ -17,6 +17,7 @@ from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin, write_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, write_outline
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.tide_mark import read_committed_mark
 from ortoo.enode.log.copies.copying import Frame, append_copies
 from ortoo.enode.log.copies.cut_frames import CutFrames
@@ -270,11 +271,11 @@ async def open_shared_log(
     """
     settings.check()
     work = disk_work(disk, settings, asyncio.get_running_loop())
-    lock = ExitStack()
+    lock, files = ExitStack(), SegmentFiles(disk)
     try:
         lock = disk.lock(folder)
         found = await work.run(claim, disk, folder, identity, disk.list(folder))
-        log = await work.run(recover_member, disk, folder, kept, doubts=doubts)
+        log = await work.run(recover_member, files, folder, kept, doubts=doubts)
         recovered = log.recovered
         if recovered.begin is None:
             begins = recovered.catalog.begins_without(0)
@@ -283,11 +284,12 @@ async def open_shared_log(
             await work.run(keep_log_begin, disk, folder, recovered.begin)
         await work.run(forget_clean_stop, disk, folder)
         await work.run(write_outline, disk, folder, KeptOutline.of(log.outline))
-        spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
+        spares = Spares(files, folder, work, settings.segment_bytes, settings.headroom_bytes)
         active = await _active(log, spares)
         engine = Engine(folder, settings, disk, clock, work, lock, found, recovered, spares, active)
     except BaseException:
         work.close()
+        files.close()
         lock.close()
         raise
     engine.take_over(recovered, active)

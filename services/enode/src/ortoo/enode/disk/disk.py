@@ -6,18 +6,26 @@ the disk in any order, wholly, partly or not at all. Until `sync_directory` of i
 created, renamed or removed name.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-from ortoo.common.errors import Conflict
+from ortoo.common.errors import Conflict, Overloaded
+from ortoo.common.machine.descriptors import EXHAUSTED, Descriptors
 
 Buffer = bytes | bytearray | memoryview
 BUFFERS_PER_WRITE_MAX = 1024  # IOV_MAX of Linux
+RETRY_AFTER_MS = 1_000
+"""The retry delay for a call that needs a descriptor when none is free."""
+
+
+class NoDescriptor(Overloaded):
+    """A file cannot be opened now, because the process or the machine has no free descriptor. It is an Overloaded."""
 
 
 class File(Protocol):
@@ -56,13 +64,23 @@ class File(Protocol):
 
 
 class Disk(Protocol):
-    """Folders and names."""
+    """Folders and names.
+
+    A call that needs a descriptor when none is free raises NoDescriptor. The disk has not failed.
+    """
+
+    @property
+    def read_files_max(self) -> int:
+        """The maximum number of segment files that a store on this disk keeps open for reading; at least 1."""
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> File:
-        """Open a file; with `create` it must not exist yet. Errors: FileNotFoundError, FileExistsError."""
+        """Open a file; with `create` it must not exist yet.
+
+        Errors: FileNotFoundError, FileExistsError, NoDescriptor.
+        """
 
     def list(self, folder: Path) -> list[str]:
-        """Names in a folder, sorted; empty when the folder does not exist."""
+        """Names in a folder, sorted; empty when the folder does not exist. Errors: NoDescriptor."""
 
     def make_folder(self, folder: Path) -> None:
         """Create a folder and its parents unless they exist."""
@@ -74,12 +92,13 @@ class Disk(Protocol):
         """Remove a file's name; durable after `sync_directory` of the folder."""
 
     def sync_directory(self, folder: Path) -> None:
-        """Make created, renamed and removed names in this folder durable."""
+        """Make created, renamed and removed names in this folder durable. Errors: NoDescriptor."""
 
     def lock(self, folder: Path) -> ExitStack:
         """Lock the folder for this process, until the returned stack is closed or the process ends.
 
-        Errors: Conflict when another process holds it.
+        While it is locked, `sync_directory` of it needs no further descriptor.
+        Errors: NoDescriptor. Conflict when another process holds it.
         """
 
     def free_bytes(self, folder: Path) -> int:
@@ -152,20 +171,50 @@ class RealFile:
             self._descriptor = -1
 
 
+@contextlib.contextmanager
+def opening(path: Path) -> Iterator[None]:
+    """Convert errors of opening a file in the block. Errors: NoDescriptor when no descriptor is free."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in EXHAUSTED:
+            raise no_descriptor(path, error.errno or 0) from error
+        raise
+
+
+def no_descriptor(path: Path, number: int) -> NoDescriptor:
+    """The error for an open that failed with one of EXHAUSTED."""
+    reasons = {
+        errno.EMFILE: f"all {Descriptors.of_process().limit} file descriptors of this process are in use; raise its "
+        "limit (ulimit -n, LimitNOFILE=), or close connections",
+        errno.ENFILE: "all file handles of the machine are in use; raise fs.file-max, or find the process with most",
+        errno.ENOMEM: "the system has no memory for another open file",
+    }
+    return NoDescriptor(f"{path} cannot be opened: {reasons[number]}", retry_after_ms=RETRY_AFTER_MS)
+
+
 class RealDisk:
     """The disk of the operating system."""
+
+    def __init__(self, read_files_max: int = 0) -> None:
+        """A store keeps at most `read_files_max` segment files open; 0 = the share of one role in this process."""
+        self.read_files_max = read_files_max or Descriptors.of_process().files
+        self._locked: dict[Path, int] = {}
+        """The folders that this process has locked, and their descriptors."""
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> RealFile:
         """Open a file; with `create` it must not exist yet."""
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT | os.O_EXCL
-        return RealFile(os.open(path, flags, 0o640), path)
+        with opening(path):
+            return RealFile(os.open(path, flags, 0o640), path)
 
     def list(self, folder: Path) -> list[str]:
         """Names in a folder, sorted; empty when the folder does not exist."""
         try:
-            return sorted(os.listdir(folder))
+            with opening(folder):
+                return sorted(os.listdir(folder))
         except FileNotFoundError:
             return []
 
@@ -187,7 +236,10 @@ class RealDisk:
 
     def sync_directory(self, folder: Path) -> None:
         """Make created, renamed and removed names in this folder durable."""
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if (locked := self._locked.get(folder)) is not None:
+            os.fsync(locked)
+            return
+        descriptor = _opened_folder(folder)
         try:
             os.fsync(descriptor)
         finally:
@@ -195,7 +247,7 @@ class RealDisk:
 
     def lock(self, folder: Path) -> ExitStack:
         """Lock the folder itself, which leaves no file behind and ends with the process."""
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = _opened_folder(folder)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -203,8 +255,10 @@ class RealDisk:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise Conflict(f"{folder} is in use by another process: stop it, or choose another folder") from None
             raise
+        self._locked[folder] = descriptor
         held = ExitStack()
         held.callback(os.close, descriptor)
+        held.callback(self._locked.pop, folder)
         return held
 
     def free_bytes(self, folder: Path) -> int:
@@ -219,3 +273,8 @@ class RealDisk:
         except (FileNotFoundError, NotADirectoryError):
             return None
         return found.st_dev, found.st_ino
+
+
+def _opened_folder(folder: Path) -> int:
+    with opening(folder):
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -67,9 +67,12 @@ def without_crc(data: bytes, name: str) -> bytes:
 def write_whole(disk: Disk, path: Path, data: bytes) -> None:
     """Replace a small file in one step: after a crash it holds the old bytes or the new ones, never a mixture."""
     temporary = path.with_name(path.name + ".tmp")
-    if temporary.name in disk.list(path.parent):
+    try:
+        made = disk.open(temporary, create=True)
+    except FileExistsError:  # a crash left it
         disk.remove(temporary)
-    with closing(disk.open(temporary, create=True)) as file:
+        made = disk.open(temporary, create=True)
+    with closing(made) as file:
         file.write(0, [data])
         file.sync_data()
     disk.rename(temporary, path)

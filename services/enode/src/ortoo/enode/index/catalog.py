@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from ortoo.common.errors import Overloaded
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.answers import Damage
 from ortoo.enode.log.queue_index import Contents, IndexParts, QueueEntry, QueueKey
 from ortoo.enode.log.rows import Rows
@@ -64,8 +65,9 @@ class QueueLog:
 class Catalog:
     """All segments and queues of a store. Belongs to the event loop."""
 
-    def __init__(self, tag: int = 0) -> None:
-        """Start empty; `tag` is that of the folder."""
+    def __init__(self, files: SegmentFiles, tag: int = 0) -> None:
+        """Start empty; the segments are opened through `files`, and `tag` is that of the folder."""
+        self.files = files
         self.tag = tag
         self.segments: list[Segment] = []
         self.queues: dict[QueueKey, QueueLog] = {}
@@ -225,6 +227,7 @@ class Catalog:
         """Close all files."""
         for segment in self.segments:
             segment.retire()
+        self.files.close()
 
 
 @dataclass(slots=True, eq=False)

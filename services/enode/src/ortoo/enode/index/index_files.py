@@ -57,7 +57,7 @@ def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = Tr
 
     `tag` as for `write_index`.
     """
-    file_end = segment.base + segment.file.size_bytes()
+    file_end = segment.base + segment.size_bytes()
     found = survey_sealed(segment.read, segment.base, file_end, next_base)
     return write_index(disk, segment, next_base, found.stored_at_ms, found.parts, write=write, tag=tag)
 

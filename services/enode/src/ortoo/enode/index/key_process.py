@@ -120,11 +120,10 @@ class KeyProcess(Keys):
             raise Unavailable(f"the key index: {answer['error']}")
         return answer["ok"]
 
-    async def _exchange(self, line: bytes) -> bytes:
-        """One request and its answer; empty when the process has ended."""
-        process = self._process
-        if process is None or process.returncode is not None:
-            process = self._process = await asyncio.create_subprocess_exec(
+    async def _started(self) -> asyncio.subprocess.Process:
+        """Start the process. Errors: Overloaded when no descriptor is free, or no memory."""
+        try:
+            return await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 "ortoo.enode.index.key_process",
@@ -134,6 +133,14 @@ class KeyProcess(Keys):
                 stderr=childrens_standard_error(),
                 limit=ANSWER_BYTES_MAX,
             )
+        except OSError as error:
+            raise Overloaded(f"the key index process cannot be started: {error}", retry_after_ms=1000) from error
+
+    async def _exchange(self, line: bytes) -> bytes:
+        """One request and its answer; empty when the process has ended."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            process = self._process = await self._started()
         if process.stdin is None or process.stdout is None:
             raise Unavailable("the key index process has no pipes")
         try:

@@ -15,6 +15,7 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.records.batch import open_batch
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
 from ortoo.enode.index.key_index import KIND_KEY, Entries, Fences, encode_keys, text_hash
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader, Kind, decode_header
@@ -62,6 +63,10 @@ class KeySearch:
     _tails: dict[int, tuple[Entries, int]] = field(default_factory=dict)
     _files: dict[int, Fences] = field(default_factory=dict)
     _segments: dict[int, Segment] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Create an empty cache of open files."""
+        self._open = SegmentFiles(self.disk)
 
     def follow(self, stretch: Stretch) -> None:
         """Index the new frames of the last segment, or write the index file of a sealed one."""
@@ -112,8 +117,7 @@ class KeySearch:
 
     def close(self) -> None:
         """Close all files. None stays open between two requests, because an open file would keep its disk space."""
-        for segment in self._segments.values():
-            segment.close()
+        self._open.close()
         self._segments.clear()
 
     def _places(self, stretch: Stretch, wanted: int) -> list[tuple[int, int]]:
@@ -155,5 +159,5 @@ class KeySearch:
 
     def _segment(self, base: int) -> Segment:
         if base not in self._segments:
-            self._segments[base] = Segment(self.disk, self.folder, base, base)
+            self._segments[base] = Segment(self._open, self.folder, base, base)
         return self._segments[base]

@@ -62,11 +62,12 @@ class Appender(Flusher):
                         spare = await self.spares.take(needed + HEADER_BYTES, is_state=is_state)
                     except Overloaded as error:
                         if not is_state:
-                            self.full = error.message
+                            self.refuse_for(error)
                             error.field = NOT_TAKEN_FIELD
                         raise
                     except OSError as error:
-                        raise Unavailable(f"no new segment could be made: {error}") from error
+                        self.full = f"no new segment can be made: {error}"
+                        raise Unavailable(self.full, field=NOT_TAKEN_FIELD) from error
                     if not self.may_write:
                         self.spares.give_back(spare)
                         break
@@ -77,14 +78,18 @@ class Appender(Flusher):
             self._room_waiting -= 1
 
     def check_load(self, length: int) -> None:
-        """Errors: Unavailable (disk failed), Moved, Overloaded (disk full with NOT_TAKEN_FIELD, or too much waits)."""
+        """Refuse a frame that cannot be stored now.
+
+        Errors: Unavailable (disk failed), Moved. Overloaded (disk full or no file can be opened, with NOT_TAKEN_FIELD,
+        or too much waits).
+        """
         if self.failure:
             raise Unavailable(f"{self.failure}: {UNTIL_OPENED}", field=NOT_TAKEN_FIELD)
         if self.alone:
             raise Moved(self.alone)
         self.check_barred()
-        if self.full:
-            raise Overloaded(self.full, field=NOT_TAKEN_FIELD, retry_after_ms=self.settings.disk_check_interval_ms)
+        if reason := self.full or self.starved:
+            raise Overloaded(reason, field=NOT_TAKEN_FIELD, retry_after_ms=self.settings.disk_check_interval_ms)
         if self.pending_bytes + length > self.settings.pending_bytes_max:
             raise Overloaded(f"{self.pending_bytes} bytes wait for the disk", retry_after_ms=50)
 

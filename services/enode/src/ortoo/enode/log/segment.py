@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.enode.disk.disk import Disk, File
+from ortoo.enode.disk.segment_files import ReadFile, SegmentFiles
 from ortoo.enode.log.frame import ALIGNMENT_BYTES
 
 SUFFIX = ".seg"
@@ -49,22 +50,30 @@ def remove_below(disk: Disk, folder: Path, position: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """One file of the log. It is opened at its first use."""
+    """One file of the log.
 
-    disk: Disk
+    It is read through the store's cache of open files, without write access. It is written through a separate
+    descriptor, which stays open as long as the log may grow in this segment.
+    """
+
+    files: SegmentFiles
     folder: Path
     base: int
     """The log position of its first byte; 0 for a spare one."""
     limit: int
     """The highest log position at which it can end."""
-    opened: File | None = None
     source: Path | None = None
     """The spare file that becomes this segment at its first write."""
     end: int | None = None
     """The begin of the next segment; None while this one is the last."""
     last_stored_at_ms: int = 0
-    readers: int = 0
     retired: bool = False
+    _reading: ReadFile = field(init=False)
+    _writing: File | None = None
+
+    def __post_init__(self) -> None:
+        """Create the file for readers; it is not opened yet."""
+        self._reading = self.files.file(self.path)
 
     @property
     def path(self) -> Path:
@@ -72,11 +81,28 @@ class Segment:
         return self.source or self.folder / segment_name(self.base)
 
     @property
-    def file(self) -> File:
-        """The open file."""
-        if self.opened is None:
-            self.opened = self.disk.open(self.path)
-        return self.opened
+    def writer(self) -> File:
+        """The file, open until `stop_writing`; one caller at a time. Errors: OSError, NoDescriptor."""
+        if self._writing is None:
+            self._writing = self.files.open_to_write(self.path)
+        return self._writing
+
+    def create(self, size_bytes: int) -> None:
+        """Make the file of a spare segment with synced zeros. Errors: OSError, NoDescriptor."""
+        file = self._writing = self.files.open_to_write(self.path, create=True)
+        try:
+            file.allocate(size_bytes)
+            file.sync_data()
+        except OSError:
+            self.stop_writing()
+            self.files.disk.remove(self.path)
+            raise
+
+    def stop_writing(self) -> None:
+        """Close the file for writing. The written bytes are already synced, or are not needed."""
+        if self._writing is not None:
+            self.files.close_written(self._writing)
+            self._writing = None
 
     def begin_at(self, position: int) -> None:
         """Let a spare segment begin at a log position."""
@@ -84,42 +110,36 @@ class Segment:
         self.limit += position
 
     def install(self) -> None:
-        """Give the spare file its name, durably. Done before the first byte is written; a second call does nothing."""
-        if self.source is not None:
-            self.disk.rename(self.source, self.folder / segment_name(self.base))
-            self.disk.sync_directory(self.folder)
-            self.source = None
+        """Rename the spare file to the segment's name, durably, before the first write. A second call does nothing.
+
+        It may be called again after an error. Errors: OSError, NoDescriptor.
+        """
+        if self.source is None:
+            return
+        disk, name = self.files.disk, segment_name(self.base)
+        if self.source.name != name:
+            disk.rename(self.source, self.folder / name)
+            self.source = self._reading.path = self.folder / name
+        disk.sync_directory(self.folder)
+        self.source = None
 
     def read(self, position: int, length: int) -> bytes:
-        """Bytes of the log from `position`; fewer at the end of the file."""
-        return self.file.read(position - self.base, length)
+        """Bytes of the log from `position`; fewer at the end of the file. Errors: OSError, NoDescriptor."""
+        return self._reading.read(position - self.base, length)
 
     def read_ahead(self, position: int, length: int) -> None:
-        """Announce bytes of the log that are read soon."""
-        self.file.read_ahead(position - self.base, length)
+        """Announce bytes of the log that are read soon. Errors: OSError, NoDescriptor."""
+        self._reading.read_ahead(position - self.base, length)
 
-    def __enter__(self) -> None:
-        """Open the file, and keep it open during a read. Errors: OSError."""
-        _ = self.file
-        self.readers += 1
-
-    def __exit__(self, *_: object) -> None:
-        """End a read; a retired segment closes with its last reader."""
-        self.readers -= 1
-        if self.retired and not self.readers:
-            self.close()
+    def size_bytes(self) -> int:
+        """The size of its file. Errors: OSError, NoDescriptor."""
+        return self._reading.size_bytes()
 
     def retire(self) -> None:
-        """Allow no new readers; close when the last one is done."""
+        """Keep no descriptor open; the file is closed when its last reader is done."""
         self.retired = True
-        if not self.readers:
-            self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        if self.opened is not None:
-            self.opened.close()
-            self.opened = None
+        self._reading.retire()
+        self.stop_writing()
 
 
 def holding(segments: Sequence[Segment], position: int) -> Segment | None:

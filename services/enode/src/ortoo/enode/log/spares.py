@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.errors import Overloaded
-from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import SPARE_SUFFIX, Segment
 
@@ -15,7 +15,7 @@ from ortoo.enode.log.segment import SPARE_SUFFIX, Segment
 class Spares:
     """Makes spare segments, which are synced files of zeros, and keeps one of the usual size ready."""
 
-    disk: Disk
+    files: SegmentFiles
     folder: Path
     work: DiskWork
     segment_bytes: int
@@ -69,7 +69,7 @@ class Spares:
     async def room_bytes(self) -> int:
         """Bytes that can be written behind the active segment: spares and the free space of the disk."""
         ready_bytes = sum(one.limit for one in self._ready)
-        return ready_bytes + await self.work.run(self.disk.free_bytes, self.folder)
+        return ready_bytes + await self.work.run(self.files.disk.free_bytes, self.folder)
 
     def give_back(self, spare: Segment) -> None:
         """Return an unused spare."""
@@ -78,9 +78,9 @@ class Spares:
     def close(self) -> None:
         """Remove unused spares; the next start removes those that could not be removed."""
         for spare in self._ready:
-            spare.close()
+            spare.retire()
             with contextlib.suppress(OSError):
-                self.disk.remove(spare.path)
+                self.files.disk.remove(spare.path)
         self._ready.clear()
 
     def _fitting(self, size_bytes: int) -> Segment | None:
@@ -88,7 +88,7 @@ class Spares:
 
     def _make(self, size_bytes: int, headroom_bytes: int) -> None:
         """Make one more ready spare, for the caller, or for the next one if the caller is cancelled meanwhile."""
-        if self.disk.free_bytes(self.folder) < size_bytes + headroom_bytes:
+        if self.files.disk.free_bytes(self.folder) < size_bytes + headroom_bytes:
             raise Overloaded(
                 f"the disk is full: a segment needs {size_bytes} bytes beside {headroom_bytes} of headroom. Free some "
                 "space or shorten retention",
@@ -96,14 +96,11 @@ class Spares:
             )
         self._number += 1
         path = self.folder / f"{self._number:06d}{SPARE_SUFFIX}"
-        file = self.disk.open(path, create=True)
+        spare = Segment(self.files, self.folder, 0, size_bytes, source=path)
         try:
-            file.allocate(size_bytes)
-            file.sync_data()
+            spare.create(size_bytes)
         except OSError as error:
-            file.close()
-            self.disk.remove(path)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise Overloaded(f"the disk is full: {error}", retry_after_ms=1000) from error
             raise
-        self._ready.append(Segment(self.disk, self.folder, 0, size_bytes, opened=file, source=path))
+        self._ready.append(spare)

@@ -67,7 +67,15 @@ class EnodeFindings:
                 "disk full",
                 appender.full,
                 elsewhere,
-                "enlarge the volume, or lower store.retention_bytes or store.retention_age_ms: writes then resume",
+                "enlarge the volume (df and df -i show what is used up), or lower store.retention_bytes or "
+                "store.retention_age_ms: writes then resume",
+            )
+        elif appender.starved:
+            yield Finding(
+                "file descriptors exhausted",
+                appender.starved,
+                elsewhere,
+                "raise the limit of open files (ulimit -n, LimitNOFILE=) or close connections: writes then resume",
             )
         for damage in islice(catalog.damages, NAMES_MAX):
             yield Finding(

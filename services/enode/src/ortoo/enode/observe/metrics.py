@@ -50,6 +50,13 @@ def register(metrics: Metrics, store: Store, clock: Clock) -> None:
         "Total time of all flushes.",
         lambda: store.describe().counters["flush_ms"] / 1000,
     )
+    files = store.engine.catalog.files
+    metrics.gauge("ortoo_segments_open", "Open files of the log, each a descriptor.", lambda: files.count)
+    metrics.counter(
+        "ortoo_segment_opens_total",
+        "Files of the log that were opened because a reader needed them.",
+        lambda: files.opened,
+    )
     metrics.gauge(
         "ortoo_index_bytes", "Memory of the index of queues by segment.", lambda: store.engine.catalog.index_bytes
     )

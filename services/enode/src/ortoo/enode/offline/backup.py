@@ -21,6 +21,7 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, read_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.reign_file import FILE_NAME as REIGN_NAME
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.whole_files import read_part
 from ortoo.enode.index.survey import find_cut, survey
 from ortoo.enode.log.frame import HEADER_BYTES
@@ -97,7 +98,8 @@ def _copy(
     # Read the record first: retention advances it before it removes a segment, and keeps two checkpoints behind it.
     begin = read_log_begin(disk, folder)
     starts = [base for base in bases(disk.list(folder)) if begin is None or base >= begin.position]
-    strays = set(strays_among(disk, folder, starts))
+    with SegmentFiles(disk) as files:
+        strays = set(strays_among(files, folder, starts))
     starts = [base for base in starts if base not in strays]
     if read_log_begin(disk, folder) != begin:
         raise FileNotFoundError(folder)  # retention deleted segments between the two reads
@@ -143,14 +145,12 @@ def _copy(
 
 def _end(disk: Disk, folder: Path, base: int, durable: int) -> int:
     """The end of the last segment: that of its last whole frame, and not below the known durable position."""
-    segment = Segment(disk, folder, base, base)
-    try:
-        segment.limit = base + segment.file.size_bytes()
+    with SegmentFiles(disk) as files:
+        segment = Segment(files, folder, base, base)
+        segment.limit = base + segment.size_bytes()
         found = survey(segment.read, base, segment.limit)
         found.durable_below = max(found.durable_below, durable)
         return find_cut(found, segment.read, base, segment.limit)
-    finally:
-        segment.close()
 
 
 def _is_copied(disk: Disk, source: Path, target: Path, known: KeptSegment, used_bytes: int, *, is_last: bool) -> bool:

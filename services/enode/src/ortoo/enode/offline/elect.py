@@ -31,6 +31,7 @@ from ortoo.enode.disk.outline_file import FILE_NAME as OUTLINE_NAME
 from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
 from ortoo.enode.disk.reign_file import FILE_NAME as REIGN_NAME
 from ortoo.enode.disk.reign_file import KeptReign, read_reign, read_serial, write_reign
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.segment import bases
 from ortoo.enode.members.identity import Configuration, MemberId, Tail
 from ortoo.enode.members.log_outline import EpochStart, History, LogOutline, MembersFrame
@@ -151,8 +152,8 @@ def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness, 
     whole_end(disk, folder, found.outline)  # before any change
     if found.lost and REIGN_NAME in disk.list(folder):
         disk.remove(folder / REIGN_NAME)
-    log = recover_member(disk, folder, found.outline, is_last=True)
-    log.recovered.catalog.close()
+    with SegmentFiles(disk) as files:
+        log = recover_member(files, folder, found.outline, is_last=True)
     reign, former, identity = found.kept.reign, found.kept, read_identity(disk, folder)
     set_id, now_ms = randomness.id_text(), clock.now_ms()
     renewed = identity.renewed(set_id, now_ms, former.member.disk) if identity is not None else None

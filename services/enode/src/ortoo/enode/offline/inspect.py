@@ -24,6 +24,7 @@ from ortoo.common.records.message_id import message_address
 from ortoo.enode.changes.all import decode_changes, encode_changes
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import read_identity
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.log.answers import Damage
 from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
@@ -86,7 +87,7 @@ def inspect(
             file=segment.path.name,
             position=segment.base,
             used_bytes=end - segment.base,
-            file_bytes=segment.file.size_bytes(),
+            file_bytes=segment.size_bytes(),
             is_sealed=segment is not catalog.segments[-1],
             has_index=segment.base in catalog.contents,
         )
@@ -133,7 +134,7 @@ def _read(disk: Disk, folder: Path) -> Recovered:
     names = disk.list(folder)
     if not any(name.endswith(".seg") for name in names):
         raise NotFound(f"{folder} holds no log: expected files such as {0:020d}.seg")
-    return recover(disk, folder, repairs=False)
+    return recover(SegmentFiles(disk), folder, repairs=False)
 
 
 def _line(kind: str, thing: object = None, /, **more: Any) -> Line:

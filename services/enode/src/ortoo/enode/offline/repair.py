@@ -13,6 +13,7 @@ Offsets in damaged places keep answering DATA_LOSS.
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,12 +27,13 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import FILE_NAME, Identity, write_identity
 from ortoo.enode.disk.log_begin import FILE_NAME as BEGIN_NAME
 from ortoo.enode.disk.log_begin import read_log_begin, write_log_begin
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.slots import SERIALS_NAME
 from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
 from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
 from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.log.scan import walk
-from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases
+from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases, segment_name
 from ortoo.enode.offline.inspect import inspect
 from ortoo.enode.recovery.hard_state import check_alone
 from ortoo.enode.recovery.member_opening import known_end
@@ -98,7 +100,7 @@ def remove_caches(disk: Disk, folder: Path, *, gives_up_end: bool = False) -> It
     """
     names, end = disk.list(folder), known_end(disk, folder)
     starts = bases(names)
-    if gives_up_end or (end and starts == strays_among(disk, folder, starts)):
+    if gives_up_end or (end and _are_strays(disk, folder, starts)):
         end = 0
         yield Step(
             f"write {RESTORED_NAME}: the locks, leases and transactions of the removed end become invalid",
@@ -112,6 +114,11 @@ def remove_caches(disk: Disk, folder: Path, *, gives_up_end: bool = False) -> It
         yield Step(f"remove {name}: the next start rebuilds it", partial(disk.remove, folder / name))
     if names:
         yield Step("make the removals durable", lambda: disk.sync_directory(folder))
+
+
+def _are_strays(disk: Disk, folder: Path, starts: list[int]) -> bool:
+    with SegmentFiles(disk) as files:
+        return starts == strays_among(files, folder, starts)
 
 
 def _mark(disk: Disk, folder: Path, end: int) -> None:
@@ -148,10 +155,10 @@ def renew_identity(
 def _log_mark(disk: Disk, folder: Path) -> int:
     """The fingerprint in the newest frames of a log; 0 without one."""
     for base in reversed(bases(disk.list(folder))):
-        segment = Segment(disk, folder, base, base)
-        frames = walk(segment.read, base, base + segment.file.size_bytes())
-        marks = [one.producer_id for one in frames if isinstance(one, FrameHeader) and one.kind != Kind.MESSAGES]
-        segment.close()
+        with SegmentFiles(disk) as files:
+            segment = Segment(files, folder, base, base)
+            frames = walk(segment.read, base, base + segment.size_bytes())
+            marks = [one.producer_id for one in frames if isinstance(one, FrameHeader) and one.kind != Kind.MESSAGES]
         if marks:
             return marks[-1]
     return 0
@@ -159,7 +166,8 @@ def _log_mark(disk: Disk, folder: Path) -> int:
 
 def accept_lost_state(disk: Disk, folder: Path) -> Iterator[Step]:
     """Fold the state from the remaining segments, and write a marker from which the next start continues."""
-    recovered = recover(disk, folder, repairs=False, without_checkpoint=True)
+    with SegmentFiles(disk) as files:
+        recovered = recover(files, folder, repairs=False, without_checkpoint=True)
     topics = len(recovered.state.topics.all())
     yield Step("finish the recovery after a crash", lambda: _finish(disk, folder))
     yield Step(
@@ -179,41 +187,45 @@ def cut_log(disk: Disk, folder: Path, position: int) -> Iterator[Step]:
     holder = next((base for base in reversed(starts) if base <= position), None)
     if holder is None:
         raise Invalid(f"position {position} lies before the log, which begins at {starts[0] if starts else 0}")
-    segment = Segment(disk, folder, holder, holder)
-    segment.limit = holder + segment.file.size_bytes()
-    places = (one.position for one in walk(segment.read, holder, segment.limit) if isinstance(one, FrameHeader))
-    if position not in (*places, segment.limit):
+    with SegmentFiles(disk) as files:
+        segment = Segment(files, folder, holder, holder)
+        limit = holder + segment.size_bytes()
+        places = [one.position for one in walk(segment.read, holder, limit) if isinstance(one, FrameHeader)]
+    if position not in (*places, limit):
         raise Invalid(
             f"no frame begins at position {position}; `ortoo-enode inspect --frames` shows where frames begin"
         )
     yield from remove_caches(disk, folder, gives_up_end=True)
     for base in sorted((one for one in starts if one > holder), reverse=True):
-        gone = Segment(disk, folder, base, base)
-        yield Step(f"remove {gone.path.name}: all its frames are lost", partial(_remove, disk, gone))
+        name = segment_name(base)
+        yield Step(f"remove {name}: all its frames are lost", partial(_remove, disk, folder / name))
+    name = segment_name(holder)
     yield Step(
-        f"overwrite {segment.path.name} from log position {position} on with zeros: "
-        f"{segment.limit - position} bytes are lost",
-        lambda: _zero(segment, position),
+        f"overwrite {name} from log position {position} on with zeros: {limit - position} bytes are lost",
+        lambda: _zero(disk, folder / name, position - holder, limit - holder),
     )
 
 
-def _remove(disk: Disk, segment: Segment) -> None:
-    disk.remove(segment.path)
-    disk.sync_directory(segment.folder)
+def _remove(disk: Disk, path: Path) -> None:
+    disk.remove(path)
+    disk.sync_directory(path.parent)
 
 
-def _zero(segment: Segment, position: int) -> None:
-    segment.file.truncate(position - segment.base)
-    segment.file.truncate(segment.limit - segment.base)
-    segment.file.sync_data()
+def _zero(disk: Disk, path: Path, begin: int, end: int) -> None:
+    with closing(disk.open(path)) as file:
+        file.truncate(begin)
+        file.truncate(end)
+        file.sync_data()
 
 
 def _finish(disk: Disk, folder: Path) -> None:
-    recover(disk, folder, without_checkpoint=True).catalog.close()
+    with SegmentFiles(disk) as files:
+        recover(files, folder, without_checkpoint=True)
 
 
 def _leave_marker(disk: Disk, folder: Path) -> None:
-    found = recover(disk, folder, without_checkpoint=True)
+    with SegmentFiles(disk) as files:
+        found = recover(files, folder, without_checkpoint=True)
     marker = marker_of(found.catalog, found.state, found.end_position, found.store_open, found.stored_at_ms)
     write_clean_stop(disk, folder, marker)
 

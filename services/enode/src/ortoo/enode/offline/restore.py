@@ -17,6 +17,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, write_identity
 from ortoo.enode.disk.log_begin import write_log_begin
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.tide_mark import TideMark
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.offline.backup_list import BackupList, copied, is_empty, read_backup_list
@@ -74,8 +75,8 @@ def make_store(
         disk.sync_directory(folder)
         source = Identity(listed.cluster, listed.enode, listed.store_id, listed.taken_at_ms, log=listed.log)
         made = replace(source.renewed(randomness.id_text(), clock.now_ms()), folder="", begins_anew=True)
-        recovered = recover(disk, folder, identity=made)
-        recovered.catalog.close()
+        with SegmentFiles(disk) as files:
+            recovered = recover(files, folder, identity=made)
         # The identity comes last, so that no enode starts on a partly restored store.
         write_identity(disk, folder, made)
         _mark(disk, folder, listed)

@@ -23,6 +23,8 @@ from ortoo.enode.reading.recent import Recent
 GAP_BYTES_MAX = 4096
 """Maximum gap between frames that are read together."""
 READ_BYTES_MAX = 256 << 10
+SMALL_BYTES = 16 << 10
+"""Up to this length a frame is read with its body in one read. A larger body is read separately, and not copied."""
 
 
 class Place(NamedTuple):
@@ -83,20 +85,19 @@ class Reader:
 
         With `look` the answer has no batches; each is passed to it when it is read, outside the event loop.
         `from_offset` lies in the queue's range. Errors: those of `look`. DataLoss when that batch is damaged.
-        Unavailable when the disk cannot be read now.
+        Unavailable when the disk cannot be read now. Overloaded when no file can be opened.
         """
         run = queue.run_with(from_offset)
         segment = run.segment if run is not None else self.catalog.active
         try:
-            with segment:
-                rows = queue.rows if run is None else run.rows
-                if rows is None:
-                    rows = await self._rows_of(run) if run is not None else Rows()
-                row = rows.find(from_offset)
-                if row >= 0:
-                    return await self._read_rows(queue, segment, rows, row, bytes_max, look)
-                if not await self._filled(queue, from_offset):
-                    raise self._hole(queue, from_offset, rows, -1 - row)
+            rows = queue.rows if run is None else run.rows
+            if rows is None:
+                rows = await self._rows_of(run) if run is not None else Rows()
+            row = rows.find(from_offset)
+            if row >= 0:
+                return await self._read_rows(queue, segment, rows, row, bytes_max, look)
+            if not await self._filled(queue, from_offset):
+                raise self._hole(queue, from_offset, rows, -1 - row)
         except OSError as error:
             raise _unreadable(error) from error
         return await self.read(queue, from_offset, bytes_max, look)
@@ -106,8 +107,7 @@ class Reader:
         for run in tuple(queue.runs):  # retention may delete some meanwhile
             if run.entry.last_stored_at_ms >= stored_at_ms:
                 try:
-                    with run.segment:
-                        rows = run.rows or await self._rows_of(run)
+                    rows = run.rows or await self._rows_of(run)
                 except OSError as error:
                     raise _unreadable(error) from error
                 row = rows.find_time(stored_at_ms)
@@ -295,7 +295,7 @@ def see(look: Look, found: Sequence[StoredBatch], places: list[Place], ahead: li
     for start, end in _neighbours(places):
         first, last = places[start], places[end - 1]
         read: Read = first.segment.read
-        if end - start > 1:
+        if end - start > 1 or first.length <= SMALL_BYTES:
             together = read(first.position, last.position + HEADER_BYTES + last.length - first.position)
             read = partial(_cut, together, first.position)
         for place in places[start:end]:

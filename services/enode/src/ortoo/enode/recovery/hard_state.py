@@ -15,6 +15,7 @@ from ortoo.enode.disk.outline_file import FILE_NAME as OUTLINE_NAME
 from ortoo.enode.disk.outline_file import read_outline
 from ortoo.enode.disk.reign_file import FILE_NAME as REIGN_NAME
 from ortoo.enode.disk.reign_file import REJOIN, KeptReign, read_reign, read_serial
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.slots import SERIALS_NAME
 from ortoo.enode.log.copies.cut_frames import PREFIX as CUT_PREFIX
 from ortoo.enode.log.frame import FrameHeader
@@ -80,23 +81,18 @@ def check_last_frames(disk: Disk, folder: Path) -> None:
     An enode without replicas makes the same check when it opens its log.
     """
     for base in bases(disk.list(folder))[-1:]:
-        segment = Segment(disk, folder, base, base)
-        try:
-            frames = walk(segment.read, base, base + segment.file.size_bytes())
+        with SegmentFiles(disk) as files:
+            segment = Segment(files, folder, base, base)
+            frames = walk(segment.read, base, base + segment.size_bytes())
             check_never_led(
                 folder, max((one.leader_epoch for one in frames if isinstance(one, FrameHeader)), default=0)
             )
-        finally:
-            segment.close()
 
 
 def epoch_at(disk: Disk, folder: Path, base: int) -> int:
     """The epoch of the first frame of a segment; 0 without a frame. The epoch never falls along the log."""
-    segment = Segment(disk, folder, base, base)
-    try:
-        frame = frame_at(segment, base)
-    finally:
-        segment.close()
+    with SegmentFiles(disk) as files:
+        frame = frame_at(Segment(files, folder, base, base), base)
     return frame.leader_epoch if frame is not None else 0
 
 
@@ -129,9 +125,7 @@ def check_files(disk: Disk, folder: Path, kept: KeptReign) -> Identity | None:
 
 def _check_segment(disk: Disk, folder: Path, base: int, log_mark: int) -> None:
     """Check a segment up to the first frame with a fingerprint. Errors: DataLoss when that is of another log."""
-    segment = Segment(disk, folder, base, base)
-    try:
+    with SegmentFiles(disk) as files:
+        segment = Segment(files, folder, base, base)
         if is_foreign(segment, base, log_mark):
             check_frame_owner(segment.path, base)
-    finally:
-        segment.close()

@@ -17,6 +17,7 @@ from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.outline_file import NO_CUT, KeptOutline, write_outline
 from ortoo.enode.disk.reign_file import read_reign, write_reign
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.tide_mark import TideMark, read_committed_mark, read_tide_mark
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import read_contents
@@ -70,12 +71,17 @@ class MemberLog:
     """The position that this disk once had, if it is beyond the log's end; 0 otherwise."""
 
 
-def recover_member(disk: Disk, folder: Path, kept: KeptOutline, *, is_last: bool = False, doubts: int = 0) -> MemberLog:
-    """Read the log and the state of a replica's folder. Errors: DataLoss, Unsupported, OSError.
+def recover_member(
+    files: SegmentFiles, folder: Path, kept: KeptOutline, *, is_last: bool = False, doubts: int = 0
+) -> MemberLog:
+    """Read the log and the state of a replica's folder. The caller closes `files`.
+
+    Errors: DataLoss, Unsupported, OSError.
 
     `doubts` is the number of newest checkpoints to skip; the state may then be folded from the log's begin. With
     `is_last` no other replica has a copy any more, so damaged places that need not be read are skipped.
     """
+    disk = files.disk
     if kept.cut != NO_CUT:
         cut_files(disk, folder, kept.cut)
         kept = KeptOutline(kept.outline)
@@ -83,10 +89,10 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline, *, is_last: bool
     outline = kept.outline
     begin = read_log_begin(disk, folder)
     sweep(disk, folder, outline.begin)
-    opening = _Opening(disk, folder, outline, is_last=is_last, doubts=doubts)
+    opening = _Opening(files, folder, outline, is_last=is_last, doubts=doubts)
     segments, flushed = opening.segments, opening.flushed
     if (clean := opening.clean) is not None:
-        catalog = Catalog(opening.tag)
+        catalog = Catalog(files, opening.tag)
         opening.take_over(catalog, segments)
         recovered = after_clean_stop(disk, catalog, segments[-1], clean, begin)
         outline = opening.words.followed(outline, clean.end_position)
@@ -109,8 +115,8 @@ def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
 
     Nothing is written. Errors: Unsupported, OSError. DataLoss, also when its state cannot be folded.
     """
-    opening = _Opening(disk, folder, kept.outline, is_last=True, repairs=False)
-    try:
+    with SegmentFiles(disk) as files:
+        opening = _Opening(files, folder, kept.outline, is_last=True, repairs=False)
         if opening.clean is not None:
             end = opening.clean.end_position
         else:
@@ -121,9 +127,6 @@ def whole_end(disk: Disk, folder: Path, kept: KeptOutline) -> int:
                     "It was being copied, or is damaged, so no replica can lead with it: choose another disk"
                 )
             end = log.outline.appended
-    finally:
-        for one in opening.segments:
-            one.close()
     return end if kept.cut == NO_CUT else min(end, kept.cut)
 
 
@@ -181,7 +184,7 @@ class _Words:
 class _Opening:
     """One folder before any folding."""
 
-    disk: Disk
+    files: SegmentFiles
     folder: Path
     outline: LogOutline
     is_last: bool
@@ -190,14 +193,14 @@ class _Opening:
 
     def __post_init__(self) -> None:
         """Read the folder. Errors: DataLoss, Unsupported, OSError."""
-        disk, folder, outline = self.disk, self.folder, self.outline
+        disk, folder, outline = self.files.disk, self.folder, self.outline
         identity = read_identity(disk, folder)
         self.tag, self.log_mark = (identity.tag, identity.log_mark) if identity is not None else (0, 0)
         """They distinguish the files of the folder, and the frames of the log, from others."""
         starts = [base for base in bases(disk.list(folder)) if base >= outline.begin]
-        self.segments = [Segment(disk, folder, base, base) for base in starts]
+        self.segments = [Segment(self.files, folder, base, base) for base in starts]
         for one in self.segments:
-            one.limit = one.base + one.file.size_bytes()
+            one.limit = one.base + one.size_bytes()
         self.words = _Words.behind(outline, self.segments, self.log_mark)
         if self.is_last:
             self.words = replace(self.words, end=_END)
@@ -217,7 +220,7 @@ class _Opening:
         fold = self._folded(slices)
         is_cold = fold is None and begin > 0
         at = begin if fold is None else fold.end_position
-        catalog = Catalog(self.tag)
+        catalog = Catalog(self.files, self.tag)
         before = [one for one in self.segments if one.base < at] if at > begin else []
         behind = self.segments[len(before) :]
         state, store_open = (fold.state, fold.store_open) if fold else (State(), 0)
@@ -235,7 +238,7 @@ class _Opening:
         recovered = Recovered(catalog, state, at, store_open, surveyed.stored_at_ms, active, was_clean=False)
         recovered.state_bytes = fold.checkpoint_bytes if fold else 0
         recovered.holes = [Hole(position, length, "damaged") for position, length in catalog.holes()]
-        catalog.damages = damages_of(catalog, recovered.holes, self.disk)
+        catalog.damages = damages_of(catalog, recovered.holes, self.files.disk)
         log = MemberLog(recovered, self.outline, is_cold=is_cold)
         self._follow(log, [*([active] if active else []), *behind])
         return log
@@ -243,11 +246,11 @@ class _Opening:
     def take_over(self, catalog: Catalog, segments: list[Segment]) -> None:
         """Load segments into the catalog. All but the last one are sealed."""
         for one, following in pairwise(segments):
-            load_sealed(catalog, self.disk, one, following.base, repairs=self.repairs)
+            load_sealed(catalog, self.files.disk, one, following.base, repairs=self.repairs)
         catalog.segments.append(segments[-1])
 
     def _slices(self, segment: Segment) -> list[SliceAt]:
-        contents = read_contents(self.disk, segment, self.tag)
+        contents = read_contents(self.files.disk, segment, self.tag)
         return list(contents.slices) if contents else survey(segment.read, segment.base, segment.limit).slices
 
     def _folded(self, slices: list[SliceAt]) -> Refold | None:
@@ -341,7 +344,8 @@ def _make_durable(disk: Disk, folder: Path, segments: list[Segment], flushed: in
     for one in segments:
         if one.base < end and flushed < min(one.limit, end):
             rewrite(one, max(one.base, flushed), min(one.limit, end))
-            one.file.sync_data()
+            one.writer.sync_data()
+            one.stop_writing()
     cut_files(disk, folder, end)
 
 
@@ -352,13 +356,13 @@ def cut_files(disk: Disk, folder: Path, position: int) -> None:
     for base in reversed(gone):
         _remove(disk, folder, names, base, (KEYS_SUFFIX, INDEX_SUFFIX, SUFFIX))
     for base in bases(names)[-len(gone) - 1 :][:1]:
-        segment = Segment(disk, folder, base, base)
-        segment.limit = base + segment.file.size_bytes()
-        if base <= position < segment.limit:
-            if zero(segment, position):
-                segment.file.sync_data()
-            _remove(disk, folder, names, base, (KEYS_SUFFIX, INDEX_SUFFIX))
-        segment.close()
+        with SegmentFiles(disk) as files:
+            segment = Segment(files, folder, base, base)
+            segment.limit = base + segment.size_bytes()
+            if base <= position < segment.limit:
+                if zero(segment, position):
+                    segment.writer.sync_data()
+                _remove(disk, folder, names, base, (KEYS_SUFFIX, INDEX_SUFFIX))
     if read_tide_mark(disk, folder) > position:
         committed = min(position, read_committed_mark(disk, folder))
         with closing(TideMark(disk, folder)) as mark:

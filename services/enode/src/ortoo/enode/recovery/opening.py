@@ -16,6 +16,7 @@ from ortoo.enode.disk.clean_stop import CleanStop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import Identity, read_identity
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.tide_mark import read_tide_mark
 from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog
@@ -78,7 +79,7 @@ class Recovered:
 
 
 def recover(
-    disk: Disk,
+    files: SegmentFiles,
     folder: Path,
     *,
     repairs: bool = True,
@@ -92,19 +93,20 @@ def recover(
     With `repairs` (the default) also truncate a torn tail, make missing index files and remove leftovers; without,
     nothing is written. `without_checkpoint` accepts a state folded from the existing segments, although older ones are
     missing. With `is_alone` the store has no hard state. A store that returns to an earlier end gets the identity
-    that `renewed` makes. `identity` is the future identity of a folder without one.
+    that `renewed` makes. `identity` is the future identity of a folder without one. The caller closes `files`.
 
     Errors: Unsupported, OSError. DataLoss, also when the store has no hard state but a leader wrote its newest frames.
     """
+    disk = files.disk
     begin = read_log_begin(disk, folder)
     begin_position = begin.position if begin is not None else 0
     if repairs:
         sweep(disk, folder, begin_position)
     starts = [base for base in bases(disk.list(folder)) if base >= begin_position]
-    strays = strays_among(disk, folder, starts)
+    strays = strays_among(files, folder, starts)
     starts = [base for base in starts if base not in strays]
     ways = {"repairs": repairs, "without_checkpoint": without_checkpoint, "is_alone": is_alone}
-    recovered = _recover(disk, folder, starts, begin, identity or read_identity(disk, folder), **ways)
+    recovered = _recover(files, folder, starts, begin, identity or read_identity(disk, folder), **ways)
     recovered.strays = [segment_name(base) for base in strays]
     if recovered.missing_bytes and repairs:
         begin_under_another_id(disk, folder, renewed)
@@ -117,7 +119,7 @@ def recover(
 
 
 def _recover(
-    disk: Disk,
+    files: SegmentFiles,
     folder: Path,
     starts: list[int],
     begin: LogBegin | None,
@@ -127,10 +129,11 @@ def _recover(
     without_checkpoint: bool,
     is_alone: bool,
 ) -> Recovered:
+    disk = files.disk
     clean = read_clean_stop(disk, folder)
     durable = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
     tag, log_mark = (identity.tag, identity.log_mark) if identity is not None else (0, 0)
-    catalog = Catalog(tag)
+    catalog = Catalog(files, tag)
     if not starts:
         if durable:
             raise DataLoss(
@@ -139,9 +142,9 @@ def _recover(
             )
         return Recovered(catalog, State(), begin.position if begin else 0, 0, 0, None, was_clean=False, begin=begin)
     for base, next_base in pairwise(starts):
-        load_sealed(catalog, disk, Segment(disk, folder, base, next_base), next_base, repairs=repairs)
-    last = Segment(disk, folder, starts[-1], starts[-1])
-    last.limit = last.base + last.file.size_bytes()
+        load_sealed(catalog, disk, Segment(files, folder, base, next_base), next_base, repairs=repairs)
+    last = Segment(files, folder, starts[-1], starts[-1])
+    last.limit = last.base + last.size_bytes()
     if clean is not None and is_end_of_log(clean, last, log_mark):
         if is_alone and (closing := frame_at(last, clean.end_position - HEADER_BYTES)):
             check_never_led(folder, closing.leader_epoch)
@@ -170,13 +173,14 @@ def _recover(
         if repairs:
             rewrite(last, max(last.base, min(found.durable_below, end)), end)
             cut_bytes = zero(last, end)
-            last.file.sync_data()
+            last.writer.sync_data()
         catalog.load_active(found.parts)
         if found.is_ended and end == found.end_position:
             last.end, last.last_stored_at_ms = end, found.stored_at_ms
             if repairs and last.limit > end:
-                last.file.truncate(end - last.base)
+                last.writer.truncate(end - last.base)
                 last.limit = end
+        last.stop_writing()
     recovered = _folded(catalog, found, end, cut_at, log_mark, without_checkpoint=without_checkpoint)
     recovered.cut_bytes, recovered.begin = cut_bytes, begin
     recovered.holes += _missing_beginning(catalog, begin)
@@ -217,7 +221,7 @@ def _known_holes(catalog: Catalog, contents: Iterable[Contents]) -> list[Hole]:
     holes = []
     for one in contents:
         for position, length in one.holes:
-            file_end = one.base + by_base[one.base].file.size_bytes()
+            file_end = one.base + by_base[one.base].size_bytes()
             reason = f"the file ends at log position {file_end}" if file_end < position + length else "damaged"
             holes.append(Hole(position, length, reason))
     return holes
@@ -318,7 +322,7 @@ def rewrite(segment: Segment, position: int, end: int) -> None:
     syncs do not. They were checked frame by frame.
     """
     for at, chunk in _chunks(segment, position, end):
-        segment.file.write(at - segment.base, [chunk])
+        segment.writer.write(at - segment.base, [chunk])
 
 
 def zero(segment: Segment, position: int) -> int:
@@ -326,7 +330,7 @@ def zero(segment: Segment, position: int) -> int:
     cut = 0
     for at, chunk in _chunks(segment, position, segment.limit):
         if chunk.count(0) != len(chunk):
-            segment.file.write(at - segment.base, [bytes(len(chunk))])
+            segment.writer.write(at - segment.base, [bytes(len(chunk))])
             cut += len(chunk)
     return cut
 

@@ -48,7 +48,7 @@ def _tags(disk: Disk, folder: Path, name: str) -> set[int]:
 
 def is_foreign(segment: Segment, position: int, log_mark: int) -> bool:
     """Whether the first frame with a fingerprint from `position` on is of another log. Errors: Unsupported, OSError."""
-    frames = walk(segment.read, position, segment.base + segment.file.size_bytes())
+    frames = walk(segment.read, position, segment.base + segment.size_bytes())
     named = (one for one in frames if isinstance(one, FrameHeader) and one.kind != Kind.MESSAGES)
     first = next(named, None)
     return first is not None and not first.is_of(log_mark)

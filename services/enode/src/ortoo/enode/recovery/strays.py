@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.frame import ALIGNMENT_BYTES, HEADER_BYTES, BadFrame, Flag, FrameHeader, decode_header
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import Segment
 
 
-def strays_among(disk: Disk, folder: Path, starts: Sequence[int]) -> list[int]:
+def strays_among(files: SegmentFiles, folder: Path, starts: Sequence[int]) -> list[int]:
     """Those of `starts` whose file is not a segment of this log. Errors: Unsupported, OSError.
 
     A segment begins at an aligned position, and has its whole length before it gets its name. It gets the name only
@@ -22,17 +22,17 @@ def strays_among(disk: Disk, folder: Path, starts: Sequence[int]) -> list[int]:
         if base % ALIGNMENT_BYTES:
             strays.append(base)
             continue
-        segment = Segment(disk, folder, base, base)
-        segment.limit = base + segment.file.size_bytes()
+        segment = Segment(files, folder, base, base)
+        segment.limit = base + segment.size_bytes()
         if not has_frame(segment, base) and not _follows(before, segment):
             strays.append(base)
-            segment.close()
+            segment.retire()
             continue
         if before is not None:
-            before.close()
+            before.retire()
         before = segment
     if before is not None:
-        before.close()
+        before.retire()
     return strays
 
 

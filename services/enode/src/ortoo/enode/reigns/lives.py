@@ -165,11 +165,13 @@ class Lives:
 
     async def _live(self) -> None:
         """Open the log, again when needed, until the process stops."""
-        self.reports.is_waiting = True
-        await self.joining.begin(self._ask)
-        self.reports.is_waiting = False
+        has_begun = False
         while not self._stopping.is_set():
             try:
+                if not has_begun:
+                    self.reports.is_waiting = True
+                    await self.joining.begin(self._ask)
+                    self.reports.is_waiting, has_begun = False, True
                 reason = await self._one_life()
             except Overloaded as full:  # as with an open log, the replica waits for free space
                 reason = full.message

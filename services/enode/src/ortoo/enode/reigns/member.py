@@ -16,6 +16,7 @@ from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.inner.guard import inner_guards
 from ortoo.common.grpc.server import AddServicer, GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
+from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -38,6 +39,9 @@ from ortoo.enode.settings import Settings
 from ortoo.v1.enode_members_pb2_grpc import add_EnodeMembersServiceServicer_to_server
 from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
 
+PEERS_MAX = 64
+"""The maximum number of connections of other replicas. They have a separate port, so that clients cannot take them."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunningMember(Running):
@@ -55,12 +59,16 @@ async def open_member(
     randomness: Randomness | None = None,
     disk: Disk | None = None,
     live: LiveSettings[Settings] | None = None,
+    descriptors: Descriptors | None = None,
 ) -> AsyncIterator[RunningMember]:
     """Run a replica of the enode of that name. It is up before it leads, and before its set is initialized.
 
+    `descriptors` is the role's share of the process's file descriptors; None = all of them.
     Errors: Invalid, Conflict, Unsupported, DataLoss, from its folder and its servers.
     """
-    clock, randomness, disk = clock or SystemClock(), randomness or Randomness(), disk or RealDisk()
+    clock, randomness = clock or SystemClock(), randomness or Randomness()
+    descriptors = descriptors or Descriptors.of_process()
+    disk = disk or RealDisk(descriptors.files)
     live = live or LiveSettings(Loaded(settings, {}), clock=clock)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
@@ -78,6 +86,7 @@ async def open_member(
             add_MemberServiceServicer_to_server(words, server)
             bulk_calls.serve(server, {"Speak": words.Speak})
 
+        peers_max = min(PEERS_MAX, descriptors.connections // 4)
         tls = cluster_listener(settings, settings.member_listen_address)
         speaking = GrpcServer(
             settings.member_listen_address if tls is None else "",
@@ -88,6 +97,7 @@ async def open_member(
             setting="member_listen_address",
             connections_max=settings.connections_max,
             connections_per_address_max=settings.connections_per_address_max,
+            descriptors_max=peers_max,
         )
         metrics = telemetry.metrics
         lives = Lives(settings, joining, channels, name_servers, background, words, metrics, clock, randomness)
@@ -121,8 +131,10 @@ async def open_member(
         found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings, live.findings])
         about_members: AddServicer = partial(add_EnodeMembersServiceServicer_to_server, lives.members)
         services = [(MEMBERS_NAME, about_members), findings_servicer(found, clock), settings_servicer("enode", live)]
-        lives.server = enode_server(lives.service, settings, telemetry.calls, token, memory, services)
+        clients_max = descriptors.connections - peers_max
+        lives.server = enode_server(lives.service, settings, telemetry.calls, token, memory, services, clients_max)
         register_connections(metrics, lives.server.ended_connections)
+        found.sources += [lives.server.findings, speaking.findings]
         await stack.enter_async_context(telemetry.open(ready=lambda: lives.server.serving))
         await stack.enter_async_context(speaking)
         lives.member_address = reached_at(speaking.address or speaking.cluster_address, settings.advertised_address)

@@ -96,10 +96,12 @@ def enode_server(
     token: ClusterToken | None,
     memory: MemoryBudget,
     others: Sequence[tuple[str, AddServicer]],
+    descriptors_max: int,
 ) -> GrpcServer:
     """The server of EnodeService and `others`, by the enode's settings; not yet listening.
 
-    `calls` counts its calls, `token` guards it. It is not ready until the enode is registered.
+    `calls` counts its calls, `token` guards it. The connections of its ports take at most `descriptors_max`
+    descriptors. It is not ready until the enode is registered.
     """
     return GrpcServer(
         settings.listen_address,
@@ -111,6 +113,7 @@ def enode_server(
         drain_delay_s=settings.drain_delay_s,
         connections_max=settings.connections_max,
         connections_per_address_max=settings.connections_per_address_max,
+        descriptors_max=descriptors_max,
         memory=memory,
         is_ready=False,
         hot=HOT,

@@ -65,7 +65,8 @@ def group_lags(engine: Engine) -> Iterator[GroupLag]:
 def description(engine: Engine, fetches: int) -> StoreDescription:
     """Sizes, positions, health and damages of the store; `fetches` is the number of answered reads."""
     appender, catalog, committer, reader = engine.appender, engine.catalog, engine.committer, engine.reader
-    reason = "closed" if engine.closed else appender.failure or appender.alone or appender.barred or appender.full
+    writes = appender.failure or appender.alone or appender.barred or appender.full or appender.starved
+    reason = "closed" if engine.closed else writes
     return StoreDescription(
         enode=engine.identity.enode,
         cluster=engine.identity.cluster,

@@ -21,6 +21,7 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim, read_identity
 from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin
 from ortoo.enode.disk.reign_file import read_reign
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.flushing.disk_work import DiskWork, disk_work
@@ -107,7 +108,7 @@ class Engine:
         """Lock the folder, recover its store and continue at the log's end. Errors: as `Store.open`."""
         settings.check()
         work = disk_work(disk, settings, asyncio.get_running_loop())
-        lock = ExitStack()
+        lock, files = ExitStack(), SegmentFiles(disk)
         engine: Engine | None = None
         try:
             await work.run(disk.make_folder, folder)
@@ -121,7 +122,7 @@ class Engine:
             def renewed(identity: Identity) -> Identity:
                 return identity.renewed(randomness.id_text(), clock.now_ms())
 
-            recovered = await work.run(recover, disk, folder, is_alone=is_alone, renewed=renewed)
+            recovered = await work.run(recover, files, folder, is_alone=is_alone, renewed=renewed)
             identity = read_identity(disk, folder) or identity
             begin, catalog = recovered.begin, recovered.catalog
             if begin is None or begin.queues is None:
@@ -130,7 +131,7 @@ class Engine:
                 begin = LogBegin(begin_position, catalog.begins_without(0))
             await work.run(keep_log_begin, disk, folder, begin)
             await work.run(forget_clean_stop, disk, folder)
-            spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
+            spares = Spares(files, folder, work, settings.segment_bytes, settings.headroom_bytes)
             active = recovered.active or await spares.begun(recovered.end_position)
             engine = cls(folder, settings, disk, clock, work, lock, identity, recovered, spares, active)
             await engine._start(recovered, active)
@@ -138,6 +139,7 @@ class Engine:
             if engine is not None:
                 await engine.housekeeping.stop()
             work.close()
+            files.close()
             lock.close()
             raise
         return engine

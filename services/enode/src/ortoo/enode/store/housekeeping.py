@@ -246,8 +246,9 @@ class Housekeeping:
         end = segment.end if segment.end is not None else segment.limit
         contents = write_index(self.disk, segment, end, segment.last_stored_at_ms, sealed.parts)
         if segment.limit > end:
-            segment.file.truncate(end - segment.base)
+            segment.writer.truncate(end - segment.base)
             segment.limit = end
+        segment.stop_writing()
         return contents
 
     async def _every(self, period_ms: int, step: Callable[[], Awaitable[None]]) -> None:
@@ -307,7 +308,6 @@ class Housekeeping:
         if appender.failure:
             return
         if await appender.spares.prepare():
-            appender.full = ""
             appender.try_again()
 
     async def _whenever(self, event: asyncio.Event, *steps: Callable[[], Awaitable[None]]) -> None:

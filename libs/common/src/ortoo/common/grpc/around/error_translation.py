@@ -26,9 +26,16 @@ class ErrorTranslation(Layer):
         """
         if not isinstance(error, grpc.aio.AbortError):
             failed = request_failed(error, call.method.path)
-            failure = failure_of(failed).SerializeToString()
+            status, text = status_of(failed), told(str(failed))
+            trailing = ((FAILURE_METADATA_KEY, failure_of(failed).SerializeToString()),)
+            if call.answer is not None:  # a last answer goes first, and `abort` would send the status now
+                call.context.set_code(status)
+                call.context.set_details(text)
+                call.context.set_trailing_metadata(trailing)
+                call.error = None
+                return
             try:
-                await call.context.abort(status_of(failed), told(str(failed)), ((FAILURE_METADATA_KEY, failure),))
+                await call.context.abort(status, text, trailing)
             except grpc.aio.AbortError as aborted:
                 error = aborted
         error.__context__ = None

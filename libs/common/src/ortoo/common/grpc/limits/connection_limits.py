@@ -1,6 +1,5 @@
 """The limits of a server's connections, and the choice of connections to close. Pure."""
 
-import resource
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +11,6 @@ from ortoo.common.grpc.limits.core_sockets import Resets
 CONNECTION_BYTES: Final = 64 << 10
 """The approximate memory of an idle connection: 15 KiB in plaintext, 36 KiB with TLS, and as much in the kernel."""
 CONNECTIONS_MIN: Final = 64
-DESCRIPTORS_PERCENT: Final = 50
-"""The default percentage of the process's descriptors that connections may take."""
 ADDRESS_PERCENT: Final = 50
 """The default percentage of the connections that may come from one address."""
 RESETS_PER_S_MAX, RESETS_TOGETHER_MAX = 2_000, 10_000
@@ -32,13 +29,14 @@ class ConnectionLimits:
     of_address_max: int
 
     @classmethod
-    def chosen(cls, connections_max: int, of_address_max: int, memory_bytes: int) -> Self:
-        """The operator's limits; 0 = computed from `memory_bytes`, the budget of clients, and the descriptors."""
-        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if descriptors == resource.RLIM_INFINITY:
-            descriptors = 1 << 30
-        possible = min(memory_bytes // CONNECTION_BYTES, descriptors * DESCRIPTORS_PERCENT // 100)
-        total = connections_max or max(possible, CONNECTIONS_MIN)
+    def chosen(cls, connections_max: int, of_address_max: int, memory_bytes: int, descriptors_max: int) -> Self:
+        """The operator's limits; 0 = computed from `memory_bytes`, the budget of clients.
+
+        The port never takes more than `descriptors_max`, its part of the descriptors of the process. Further
+        connections would take those that the store needs.
+        """
+        wanted = connections_max or max(memory_bytes // CONNECTION_BYTES, CONNECTIONS_MIN)
+        total = max(min(wanted, descriptors_max), 1)
         return cls(total, of_address_max or max(1, total * ADDRESS_PERCENT // 100))
 
     def surplus(self, connections: Sequence[Connection]) -> list[Connection]:

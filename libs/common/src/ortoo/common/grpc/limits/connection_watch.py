@@ -1,26 +1,30 @@
 """Watches the connections of a server, and closes those above its limits.
 
 gRPC's core limits the number of connections of a port, and closes those that are not set up in time. It does not limit
-the connections from one address, a peer's resets of streams, or the total size of the core's buffers.
+the connections from one address, a peer's resets of streams, or the total size of the core's buffers. Nor does it close
+silent connections at a full port, so that new clients can connect.
 """
 
 import asyncio
-import os
+from collections.abc import Iterator
 from typing import Final
 
+from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.limits.connection_limits import (
     EMPTY_RESETS_PER_S_MAX,
     ConnectionLimits,
     ResetRates,
     heaviest,
 )
-from ortoo.common.grpc.limits.connections import DESCRIPTORS, Connection, Peer, connections_to, end_connection
+from ortoo.common.grpc.limits.connections import Connection, Peer, connections_to, end_connection
 from ortoo.common.grpc.limits.core_sockets import CoreSockets
+from ortoo.common.grpc.limits.full_ports import FullPort, FullPorts
 from ortoo.common.grpc.limits.memory_guard import MemoryGuard, Step
 from ortoo.common.logs import log_events
 from ortoo.common.logs.log_event import LogEvent
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.machine.allocator import give_back_freed, resident_bytes
+from ortoo.common.machine.descriptors import open_descriptors
 from ortoo.common.process.clock import Clock
 
 LOOK_INTERVAL_S: Final = 1.0
@@ -43,13 +47,14 @@ class ConnectionWatch:
         """`sockets` counts resets; None = they are not counted."""
         self.ports: set[int] = set()
         """The ports that the server listens on."""
-        self.ended = dict.fromkeys(("address", "resets", "memory"), 0)
+        self.ended = dict.fromkeys(("address", "resets", "memory", "silent"), 0)
         """The number of closed connections, by reason."""
         self._limits = limits
         self._sockets = sockets
         self._guard = guard
         self._clock = clock
         self._rates = ResetRates()
+        self._full = FullPorts(limits.connections_max)
         self._failed_calls = 0
         self._next_socket = 0
         self._receipts: dict[Peer, int] = {}
@@ -57,6 +62,10 @@ class ConnectionWatch:
         self._receipts_next: dict[Peer, int] = {}
         self._receipts_at_s = float("-inf")
         self._told_at_s: dict[str, float] = {}
+
+    def findings(self) -> Iterator[Finding]:
+        """The finding of a port that is nearly full, or was a moment ago."""
+        return self._full.findings(self._clock.monotonic_s())
 
     async def look_at_connections(self) -> None:
         """Close connections above the limits, until cancelled."""
@@ -67,10 +76,12 @@ class ConnectionWatch:
     async def look_at_memory(self) -> None:
         """Return freed memory to the system, and close connections near the memory limit, until cancelled."""
         self._guard.begin(resident_bytes(), self._clock.monotonic_s())
-        while resident := resident_bytes():  # 0 where the system does not report it
-            step = self._guard.look(resident, self._clock.monotonic_s())
-            if step is not Step.NOTHING:
-                await asyncio.to_thread(self._step, step)
+        while True:
+            # It is 0 where the system does not report it, and while no descriptor is free to read it.
+            if resident := resident_bytes():
+                step = self._guard.look(resident, self._clock.monotonic_s())
+                if step is not Step.NOTHING:
+                    await asyncio.to_thread(self._step, step)
             await self._clock.sleep(self._guard.interval_s)
 
     def _step(self, step: Step) -> None:
@@ -85,11 +96,30 @@ class ConnectionWatch:
         """Check once; whether an address had too many connections."""
         self._look_at_resets()
         self._learn_receipts()
-        if len(os.listdir(DESCRIPTORS)) <= self._limits.of_address_max:
+        if open_descriptors() < min(self._limits.of_address_max, self._full.full_from):
             return False
-        surplus = self._limits.surplus(connections_to(self.ports))
+        connections = connections_to(self.ports)
+        surplus = self._limits.surplus(connections)
         self._end(surplus, "address", log_events.CONNECTIONS_CLOSED_TOO_MANY)
+        self._make_room([one for one in connections if one not in surplus] if surplus else connections)
         return bool(surplus)
+
+    def _make_room(self, connections: list[Connection]) -> None:
+        """Close silent connections at full ports, because they would keep new clients out."""
+        for port, silent in self._full.silent(connections).items():
+            count = sum(one.port == port for one in connections)
+            closed = self._ended(silent, "silent")
+            now_s = self._clock.monotonic_s()
+            self._full.note(FullPort(port, now_s, count, len(closed)))
+            if self._is_to_tell(f"port {port} {'closed' if closed else 'full'}", now_s):
+                _log.emit(
+                    log_events.CONNECTION_LIMIT_REACHED,
+                    port=port,
+                    connections=count,
+                    connections_max=self._limits.connections_max,
+                    closed=len(closed),
+                    since_start=self.ended["silent"],
+                )
 
     def _look_at_resets(self) -> None:
         """Read from the core which peers reset too many streams, if one cheap counter shows that any can have."""
@@ -124,12 +154,22 @@ class ConnectionWatch:
             self._receipts_next = {one.peer: one.received_bytes for one in connections_to(self.ports)}
 
     def _end(self, connections: list[Connection], reason: str, event: LogEvent) -> None:
-        ended = [one for one in connections if end_connection(one.descriptor, one.peer)]
-        self.ended[reason] += len(ended)
-        now_s = self._clock.monotonic_s()
-        if ended and now_s - self._told_at_s.get(reason, float("-inf")) >= TELL_INTERVAL_S:
-            self._told_at_s[reason] = now_s
+        ended = self._ended(connections, reason)
+        if ended and self._is_to_tell(reason, self._clock.monotonic_s()):
             addresses = sorted({one.peer[0] for one in ended})
             _log.emit(
                 event, connections=len(ended), since_start=self.ended[reason], addresses=addresses[:ADDRESSES_LOGGED]
             )
+
+    def _ended(self, connections: list[Connection], reason: str) -> list[Connection]:
+        """Close these connections and count them; the connections that were found."""
+        ended = [one for one in connections if end_connection(one.descriptor, one.peer)]
+        self.ended[reason] += len(ended)
+        return ended
+
+    def _is_to_tell(self, of: str, now_s: float) -> bool:
+        """Whether the log has had no line of this kind for TELL_INTERVAL_S. If so, the time is recorded."""
+        if now_s - self._told_at_s.get(of, float("-inf")) < TELL_INTERVAL_S:
+            return False
+        self._told_at_s[of] = now_s
+        return True

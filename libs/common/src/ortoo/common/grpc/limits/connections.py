@@ -24,6 +24,8 @@ class Connection:
     """An incoming connection of this process."""
 
     descriptor: int
+    port: int
+    """The port of this process."""
     peer: Peer
     silent_ms: int
     """The time since the peer last sent data; 0 where the system does not report it."""
@@ -51,7 +53,7 @@ def connections_to(ports: Collection[int]) -> list[Connection]:
         with contextlib.suppress(OSError), _borrowed(descriptor) as one:
             own, peer = _name(one.getsockname()), _name(one.getpeername())
             if own is not None and peer is not None and own[1] in ports:
-                found.append(Connection(descriptor, peer, *_silence_and_receipts(one)))
+                found.append(Connection(descriptor, own[1], peer, *_silence_and_receipts(one)))
     return found
 
 

@@ -24,8 +24,11 @@ from ortoo.testing.simulation.world import World
 STOP_GRACE_S = 1.0
 CHECK_INTERVAL_MS = 4_000
 """Short, so that open transactions end within a short run."""
-SEGMENT_BYTES = 1 << 16
+SEGMENT_BYTES = 1 << 13
 """Small, so that a short run rolls, indexes and checkpoints."""
+RECENT_BYTES = 4 << 10
+"""Small, so that most reads come from the disk, and one file is closed to open another."""
+STORE = StoreSettings(segment_bytes=SEGMENT_BYTES, recent_bytes=RECENT_BYTES, headroom_bytes=0, threads=False)
 
 
 class RoleMachine(Machine):
@@ -105,7 +108,7 @@ class EnodeMachine(RoleMachine):
             listen_address=self.address,
             namesrv_address=self._namesrv_address,
             data_dir=Path("/") / self.name,
-            store=StoreSettings(segment_bytes=SEGMENT_BYTES, headroom_bytes=0, threads=False),
+            store=STORE,
             stop_grace_s=STOP_GRACE_S,
             transaction_check_interval_ms=CHECK_INTERVAL_MS,
         )
@@ -149,7 +152,7 @@ class MemberMachine(EnodeMachine):
             member_addresses=";".join(self._addresses),
             namesrv_address=self._namesrv_address,
             data_dir=Path("/") / self.name,
-            store=StoreSettings(segment_bytes=SEGMENT_BYTES, headroom_bytes=0, threads=False),
+            store=STORE,
             stop_grace_s=STOP_GRACE_S,
             transaction_check_interval_ms=CHECK_INTERVAL_MS,
         )

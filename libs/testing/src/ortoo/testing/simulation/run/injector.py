@@ -1,6 +1,7 @@
 """Injects the planned faults, and undoes each at its end."""
 
 import asyncio
+import errno
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -22,6 +23,7 @@ PATIENCE_S = 1.5
 DISK_PATIENCE_S = 6.0
 """A fault that waits for a disk happens after this time at the latest."""
 SLOWEST_TURN_S = 0.04
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 DETAINING = frozenset({"pause", "slow processor", "isolate", "partition", "one way", "slow network"})
 """Faults that delay answers."""
 Undo = Callable[[], object]
@@ -242,6 +244,16 @@ class Injector:
         machine = self._enode(fault)
         machine.disk.current.full_after(int(fault.amount * FULL_AFTER_BYTES))
         return lambda: machine.disk.current.heal()
+
+    def _no_descriptors(self, fault: Fault) -> Undo:
+        """No file can be opened; open files still work."""
+        disk = self._enode(fault).disk.current
+        disk.open_error = EXHAUSTED[int(fault.amount * len(EXHAUSTED)) % len(EXHAUSTED)]
+
+        def some() -> None:
+            disk.open_error = 0
+
+        return some
 
     def _bit_flip(self, fault: Fault) -> None:
         machine = self._enode(fault)

@@ -47,6 +47,7 @@ KINDS: dict[str, Kind] = {
     "reads fail": ((ENODE,), (0.5, 5.0), 3),
     "names fail": ((ENODE,), (0.5, 5.0), 2),
     "full disk": ((ENODE,), (1.0, 8.0), 3),
+    "no descriptors": ((ENODE,), (0.5, 8.0), 3),
     "bit flip": ((ENODE,), (0.0, 0.0), 1),
     "misdirected write": ((ENODE,), (0.0, 0.0), 1),
     "redis flush": ((SNODE,), (0.0, 0.0), 2),

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.common.errors import Unavailable
+from ortoo.common.errors import Overloaded, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.enode.disk.data_dir import FolderGone
+from ortoo.enode.disk.disk import NoDescriptor
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.flushing.group import Group, WaitingChanges
 from ortoo.enode.log.segment import Segment
@@ -42,7 +43,9 @@ class Flusher:
     guard: Callable[[], object] = lambda: None
     """Called outside the event loop when a group is on the disk; raises FolderGone."""
     full: str = ""
-    """The reason why sends are refused until the disk has space; empty otherwise."""
+    """The reason why sends are refused until a segment can be made, mostly a full disk; empty otherwise."""
+    starved: str = ""
+    """The reason why sends are refused until a file can be opened again; empty otherwise."""
     alone: str = ""
     """The reason why a replica refuses writes: another replica leads, or no other replica can be reached."""
     barred: str = ""
@@ -120,7 +123,7 @@ class Flusher:
     def _drop_segments(self, position: int) -> None:
         """Forget the segments that begin behind a position, because they have no frames any more."""
         while self.next_segments and self.next_segments[-1].base > position:
-            self.next_segments.pop().close()
+            self.next_segments.pop().retire()
 
     def hold(self, groups: Sequence[Group]) -> None:
         """Hold groups that are durable but not known to be committed."""
@@ -159,7 +162,9 @@ class Flusher:
             await self.flush()
 
     async def quiet(self) -> None:
-        """Wait until no frames are on their way to the disk."""
+        """Wait until no frames are on their way to the disk. Frames that no caller has flushed yet go there now."""
+        if self._groups:
+            self.want_flush()
         await self._quiet.wait()
 
     def _hand_over(self) -> None:
@@ -183,8 +188,7 @@ class Flusher:
         self.work.flush(group, self._done)
 
     def _done(self, group: Group, error: BaseException | None) -> None:
-        if error is not None and self._is_full(error):
-            self.full = f"the disk is full: {error}"
+        if error is not None and self.refuse_for(error):
             self._retry = group
             return
         self._flushing = None
@@ -246,9 +250,17 @@ class Flusher:
         if self._flushing is None and not self._groups:
             self._quiet.set()
 
-    @staticmethod
-    def _is_full(error: BaseException) -> bool:
-        return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    def refuse_for(self, error: BaseException) -> bool:
+        """Refuse sends until space or descriptors are free; False for any other error, which means a failed disk."""
+        if isinstance(error, NoDescriptor):
+            self.starved = error.message
+        elif isinstance(error, Overloaded):
+            self.full = error.message
+        elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            self.full = f"the disk is full: {error}"
+        else:
+            return False
+        return True
 
     @property
     def flushing_s(self) -> float:
@@ -258,11 +270,12 @@ class Flusher:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a group waits for space on the disk."""
+        """Whether a group waits for space on the disk, or for a descriptor."""
         return self._retry is not None
 
     def try_again(self) -> None:
-        """Retry a group that failed on a full disk; called by the check of the disk."""
+        """Retry a group that failed on a full disk, or without a descriptor; called by the check of the disk."""
+        self.full = self.starved = ""
         group, self._retry = self._retry, None
         if group is not None and not self.failure:
             self.work.flush(group, self._done)

@@ -80,15 +80,20 @@ class Group:
     def write(self) -> None:
         """Write and sync, segment by segment. A segment gets its name only when the previous one is durable.
 
-        May be called again after a failed write, because bytes and places stay the same. Errors: OSError, as `guard`.
+        May be called again after a failed write, because bytes and places stay the same. Errors: OSError, NoDescriptor,
+        as `guard`.
         """
         for part in self.parts:
-            part.segment.install()
-            part.segment.file.write(part.position - part.segment.base, part.buffers)
+            segment = part.segment
+            segment.install()
+            file = segment.writer
+            length = file.write(part.position - segment.base, part.buffers)
             try:
-                part.segment.file.sync_data()
+                file.sync_data()
             except OSError as error:
                 raise SyncFailed(str(error)) from error
+            if segment.end == part.position + length:
+                segment.stop_writing()
         self.guard()
 
 
