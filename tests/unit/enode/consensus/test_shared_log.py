@@ -1,5 +1,6 @@
 """The log of a replica that is emptied and restarts at another position."""
 
+import asyncio
 from dataclasses import replace
 
 from ortoo.common.process.randomness import Randomness
@@ -50,6 +51,27 @@ async def test_who_leads_no_more_keeps_the_copies_that_did_not_go_to_the_disk_ye
     await log.engine.appender.quiet()
     assert log.engine.appender.durable_position == copied
     await log.close()
+
+
+async def test_a_log_is_closed_with_copies_that_no_caller_has_flushed() -> None:
+    """A follower that is stopped while it waits for its next segment has accepted frames without a flush."""
+    one = OneStore(settings=SETTINGS)
+    await one.open()
+    await one.store.close()
+    log = await opened_log(one, Joining(one.disk, FOLDER, one.clock, Randomness(1)))
+    appender = log.engine.appender
+    appender.commit_limit = 1 << 62
+    log.begin_reign(1)
+    begin = appender.appended_position
+    await log.append_word(Kind.EPOCH)
+    await appender.flush()
+    [frame] = frames_in(await log.bytes.from_disk(begin, 1 << 20), begin)
+    copy = replace(frame, header=frame.header._replace(position=appender.appended_position))
+    log.follow()
+    appender.append_copy(entry_of(copy.header, copy.body), copy.data)
+    async with asyncio.timeout(10):
+        await log.close()
+    assert appender.durable_position == appender.appended_position
 
 
 async def test_closing_a_log_that_was_emptied_writes_nothing_about_what_it_held() -> None:
