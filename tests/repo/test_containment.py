@@ -30,7 +30,7 @@ STARTS = {
     "libs/common/src/ortoo/common/cluster/announcing.py": 0,
     "libs/common/src/ortoo/common/telemetry/role.py": 2,
     "libs/common/src/ortoo/common/grpc/front/serving.py": 1,
-    "libs/common/src/ortoo/common/process/background.py": 4,
+    "libs/common/src/ortoo/common/process/background.py": 5,
     "libs/common/src/ortoo/common/process/deadlines.py": 1,
     "services/enode/src/ortoo/enode/consensus/driver.py": 3,
     "services/enode/src/ortoo/enode/reigns/lives.py": 4,

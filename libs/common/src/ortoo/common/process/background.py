@@ -86,7 +86,7 @@ class Background:
         is_ending = self._is_leaving or self._has_failed
         try:
             task = self._group.create_task(work, name=named)
-        except RuntimeError:  # after a failure the group takes no more tasks
+        except RuntimeError:  # a group that has failed rejects tasks
             if not is_ending:
                 raise
             task = asyncio.get_running_loop().create_task(work, name=named)
