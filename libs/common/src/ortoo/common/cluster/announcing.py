@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 
 from ortoo.common.cluster.name_servers import NameServers
-from ortoo.common.cluster.refused import OTHER_STORE_FIELDS
+from ortoo.common.cluster.refused import OTHER_STORE_FIELDS, refused
 from ortoo.common.errors import Conflict, Fenced, OrtooError
 from ortoo.common.errors.findings import Finding
 from ortoo.common.logs import log_events
@@ -122,12 +122,7 @@ class Announcing:
         """The name servers that do not know this process, and why."""
         for address, error in sorted(self._failures.items()):
             if isinstance(error, Conflict | Fenced):
-                yield Finding(
-                    "registration rejected",
-                    f"the name server {address} refuses this process: {error.message}",
-                    "it gets no lease and no clients; of two processes with one name, one cannot serve",
-                    "stop one of the two, or give this one another name (-p shows the settings)",
-                )
+                yield refused(f"the name server {address} refuses this process: {error.message}", error)
             else:
                 yield Finding(
                     "name server unavailable",
