@@ -1,10 +1,15 @@
-"""The watch of a server's memory, while the process has no free descriptor for a moment."""
+"""The watch of a server's connections, and of its memory while the process has no free descriptor for a moment."""
 
 import asyncio
 import resource
+from collections.abc import Collection
 
+import pytest
+
+from ortoo.common.grpc.limits import connection_watch
 from ortoo.common.grpc.limits.connection_limits import ConnectionLimits
 from ortoo.common.grpc.limits.connection_watch import ConnectionWatch
+from ortoo.common.grpc.limits.connections import Connection
 from ortoo.common.grpc.limits.memory_guard import MemoryGuard
 from ortoo.common.machine.allocator import resident_bytes
 from ortoo.common.process.background import Background
@@ -42,3 +47,31 @@ async def test_the_memory_is_watched_again_once_descriptors_are_free() -> None:
         budget.limit_bytes = 1
         while not budget.is_closed:
             await clock.looks.acquire()
+
+
+class Compared(Connection):
+    """A connection that counts comparisons with others."""
+
+    count = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.count += 1
+        return super().__eq__(other)
+
+    __hash__ = Connection.__hash__
+
+
+async def test_a_check_of_many_connections_compares_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison of each connection with each closed one took seconds where an address had thousands."""
+    many = [Compared(-1, 8081, ("10.0.0.1", port), 0, 0) for port in range(1, 401)]
+    clock = LookClock()
+
+    def connections_to(ports: Collection[int]) -> list[Connection]:
+        return [*many]
+
+    monkeypatch.setattr(connection_watch, "connections_to", connections_to)
+    watch = ConnectionWatch(ConnectionLimits(1, 200), None, MemoryGuard(MemoryBudget(1 << 20)), clock)
+    async with asyncio.timeout(20), Background("watch") as background:
+        background.spawn("connections", watch.look_at_connections())
+        await clock.looks.acquire()
+    assert Compared.count <= len(many)

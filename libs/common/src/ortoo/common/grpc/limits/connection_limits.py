@@ -1,6 +1,6 @@
 """The limits of a server's connections, and the choice of connections to close. Pure."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
@@ -41,13 +41,14 @@ class ConnectionLimits:
 
     def surplus(self, connections: Sequence[Connection]) -> list[Connection]:
         """The connections to close: for each address with too many, those that have been silent longest."""
-        count = Counter(one.peer[0] for one in connections)
+        by_address: defaultdict[str, list[Connection]] = defaultdict(list)
+        for one in connections:
+            by_address[one.peer[0]].append(one)
         surplus: list[Connection] = []
-        for address, number in count.items():
-            if number > self.of_address_max:
-                of_address = [one for one in connections if one.peer[0] == address]
+        for of_address in by_address.values():
+            if len(of_address) > self.of_address_max:
                 of_address.sort(key=lambda one: -one.silent_ms)
-                surplus += of_address[: number - self.of_address_max]
+                surplus += of_address[: len(of_address) - self.of_address_max]
         return surplus
 
 

@@ -101,7 +101,8 @@ class ConnectionWatch:
         connections = connections_to(self.ports)
         surplus = self._limits.surplus(connections)
         self._end(surplus, "address", log_events.CONNECTIONS_CLOSED_TOO_MANY)
-        self._make_room([one for one in connections if one not in surplus] if surplus else connections)
+        closed = set(surplus)
+        self._make_room([one for one in connections if one not in closed] if closed else connections)
         return bool(surplus)
 
     def _make_room(self, connections: list[Connection]) -> None:
