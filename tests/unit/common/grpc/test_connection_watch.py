@@ -62,11 +62,15 @@ class Compared(Connection):
 
 
 async def test_a_check_of_many_connections_compares_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A comparison of each connection with each closed one took seconds where an address had thousands."""
+    """A comparison of each connection with each closed one took seconds where an address had thousands.
+
+    The system's list of connections is also read only once, for all purposes of the check.
+    """
     many = [Compared(-1, 8081, ("10.0.0.1", port), 0, 0) for port in range(1, 401)]
-    clock = LookClock()
+    clock, reads = LookClock(), list[Collection[int]]()
 
     def connections_to(ports: Collection[int]) -> list[Connection]:
+        reads.append(ports)
         return [*many]
 
     monkeypatch.setattr(connection_watch, "connections_to", connections_to)
@@ -74,4 +78,5 @@ async def test_a_check_of_many_connections_compares_each_once(monkeypatch: pytes
     async with asyncio.timeout(20), Background("watch") as background:
         background.spawn("connections", watch.look_at_connections())
         await clock.looks.acquire()
+        assert len(reads) == 1
     assert Compared.count <= len(many)

@@ -95,10 +95,18 @@ class ConnectionWatch:
     def _is_crowded(self) -> bool:
         """Check once; whether an address had too many connections."""
         self._look_at_resets()
-        self._learn_receipts()
-        if open_descriptors() < min(self._limits.of_address_max, self._full.full_from):
+        now_s = self._clock.monotonic_s()
+        are_receipts_due = now_s - self._receipts_at_s >= RECEIPTS_S
+        may_exceed = open_descriptors() >= min(self._limits.of_address_max, self._full.full_from)
+        if not (are_receipts_due or may_exceed):
             return False
         connections = connections_to(self.ports)
+        if are_receipts_due:
+            self._learn_receipts(connections, now_s)
+        return may_exceed and self._close_surplus(connections)
+
+    def _close_surplus(self, connections: list[Connection]) -> bool:
+        """Close the connections above the limits; whether an address had too many."""
         surplus = self._limits.surplus(connections)
         self._end(surplus, "address", log_events.CONNECTIONS_CLOSED_TOO_MANY)
         closed = set(surplus)
@@ -147,12 +155,10 @@ class ConnectionWatch:
         chosen = heaviest(connections_to(self.ports), self._receipts)
         self._end(chosen, "memory", log_events.CONNECTIONS_CLOSED_MEMORY)
 
-    def _learn_receipts(self) -> None:
+    def _learn_receipts(self, connections: list[Connection], now_s: float) -> None:
         """Keep the bytes that each peer has sent until now."""
-        now_s = self._clock.monotonic_s()
-        if now_s - self._receipts_at_s >= RECEIPTS_S:
-            self._receipts, self._receipts_at_s = self._receipts_next, now_s
-            self._receipts_next = {one.peer: one.received_bytes for one in connections_to(self.ports)}
+        self._receipts, self._receipts_at_s = self._receipts_next, now_s
+        self._receipts_next = {one.peer: one.received_bytes for one in connections}
 
     def _end(self, connections: list[Connection], reason: str, event: LogEvent) -> None:
         ended = self._ended(connections, reason)
