@@ -1,6 +1,5 @@
 """Limits the streams of health and reflection of a process, which every unauthenticated client may open."""
 
-from collections import Counter
 from typing import Final
 
 from ortoo.common.errors import Overloaded
@@ -23,7 +22,6 @@ class Observers(Layer):
     def __init__(self) -> None:
         self._open: dict[Arrival, str] = {}
         """Address by stream, in the order in which they came; "" until the request has come."""
-        self._of_address: Counter[str] = Counter()
 
     def arrive(self, arrival: Arrival) -> None:
         """Count a stream. Errors: Overloaded."""
@@ -37,12 +35,7 @@ class Observers(Layer):
                 retry_after_ms=RETRY_AFTER_MS,
             )
         self._open[arrival] = ""
-
-        def over() -> None:
-            if address := self._open.pop(arrival):
-                self._of_address[address] -= 1
-
-        arrival.when_over = over
+        arrival.when_over = lambda: self._open.pop(arrival)
 
     def _end_a_silent_one(self) -> None:
         """End the stream that has waited longest for its request, so that the caller that retries finds a place."""
@@ -56,11 +49,10 @@ class Observers(Layer):
         if (arrival := ARRIVAL.get()) not in self._open:
             return
         address = address_of(call.context.peer())
-        if self._of_address[address] >= OBSERVERS_OF_ADDRESS_MAX:
+        if sum(one == address for one in self._open.values()) >= OBSERVERS_OF_ADDRESS_MAX:
             raise Overloaded(
                 f"{OBSERVERS_OF_ADDRESS_MAX} streams of health and reflection are open from {address}; close some, or "
                 "ask for the health of this process by single calls (Check)",
                 retry_after_ms=RETRY_AFTER_MS,
             )
         self._open[arrival] = address
-        self._of_address[address] += 1
