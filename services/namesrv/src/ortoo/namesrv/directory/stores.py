@@ -29,6 +29,7 @@ class StoresOfEnodes:
         """Read the stores from before this start. Errors: Unavailable, DataLoss."""
         for found in (await self._stored.all()).values():
             self._learn(found)
+        self._is_failing = False
 
     async def look(self) -> None:
         """Read the changes of other name servers."""
@@ -63,8 +64,7 @@ class StoresOfEnodes:
         """Register a store that `check` has accepted.
 
         Errors: Conflict if another name server has registered another store, Overloaded. While the database does not
-        answer,
-        the store is only registered in memory, and stored later.
+        answer, the store is only registered in memory, and stored later.
         """
         if enode not in self._known and len(self._known) >= STORES_MAX:
             raise Overloaded(f"{STORES_MAX} enodes have registered since the directory was created, the maximum")
