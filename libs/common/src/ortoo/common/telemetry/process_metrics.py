@@ -5,11 +5,11 @@ import resource
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 from ortoo.common.errors.findings import Finding, process_version
 from ortoo.common.errors.status import FAILURES_TOLD
 from ortoo.common.logs.logger import lines_dropped
+from ortoo.common.machine.allocator import resident_bytes
 from ortoo.common.machine.descriptors import FEW, Descriptors, open_descriptors
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import CONTAINED_FAILURES
@@ -105,10 +105,8 @@ def _cores() -> int:
 
 
 def _resident_bytes() -> int:
-    statm = Path("/proc/self/statm")
-    if statm.exists():
-        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """The resident memory; its maximum since the start where the system does not report the current value."""
+    return resident_bytes() or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def descriptor_findings(descriptors: Descriptors, used: int) -> Iterator[Finding]:
