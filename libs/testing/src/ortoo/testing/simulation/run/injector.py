@@ -1,10 +1,10 @@
 """Injects the planned faults, and undoes each at its end."""
 
 import asyncio
-import errno
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from ortoo.common.machine.descriptors import EXHAUSTED
 from ortoo.testing.disks.disk_image import Fate
 from ortoo.testing.simulation.cluster.cluster import SimulatedCluster
 from ortoo.testing.simulation.cluster.machine import Machine
@@ -23,7 +23,8 @@ PATIENCE_S = 1.5
 DISK_PATIENCE_S = 6.0
 """A fault that waits for a disk happens after this time at the latest."""
 SLOWEST_TURN_S = 0.04
-EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+OPEN_ERRORS = sorted(EXHAUSTED, reverse=True)
+"""In a fixed order, so that each seed chooses the same error in all runs."""
 DETAINING = frozenset({"pause", "slow processor", "isolate", "partition", "one way", "slow network"})
 """Faults that delay answers."""
 Undo = Callable[[], object]
@@ -248,7 +249,7 @@ class Injector:
     def _no_descriptors(self, fault: Fault) -> Undo:
         """No file can be opened; open files still work."""
         disk = self._enode(fault).disk.current
-        disk.open_error = EXHAUSTED[int(fault.amount * len(EXHAUSTED)) % len(EXHAUSTED)]
+        disk.open_error = OPEN_ERRORS[int(fault.amount * len(OPEN_ERRORS)) % len(OPEN_ERRORS)]
 
         def some() -> None:
             disk.open_error = 0
