@@ -5,7 +5,6 @@ offsets and message ids of its former store again.
 """
 
 import dataclasses
-import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.cluster.refused import DOUBLE_FIELD, LEASE_FIELD, STORE_FIELD
 from ortoo.common.errors import Conflict, Fenced, Overloaded
-from ortoo.namesrv.decisions.members import EnodeMember, MemberId, MemberReport, MemberSet
+from ortoo.namesrv.decisions.members import EnodeMember, MemberId, MemberReport, MemberSet, left_ms
 from ortoo.namesrv.decisions.texts import check_address, check_text
 
 ENODES_MAX = 1_000
@@ -148,20 +147,20 @@ class Leases:
         known = self._enodes.get(enode.name)
         if known is None or not self._lives(known, now_s) or known.enode.store_id == enode.store_id:
             return
-        left_ms = _left_ms(known.until_s, now_s)
+        wait_ms = left_ms(known.until_s, now_s)
         alive = f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
         if may_succeed:
             raise Conflict(
                 f"{alive}is its successor, store {enode.store_id}. It gets the lease when the other one has ended "
-                f"(in {left_ms} ms, unless it is renewed); stop the other process if it still runs",
+                f"(in {wait_ms} ms, unless it is renewed); stop the other process if it still runs",
                 field=LEASE_FIELD,
-                retry_after_ms=left_ms,
+                retry_after_ms=wait_ms,
             )
         raise Conflict(
             f"{alive}one has store {enode.store_id}. Give this one another name, or stop the other and retry when its "
             "lease has ended",
             field=DOUBLE_FIELD,
-            retry_after_ms=left_ms,
+            retry_after_ms=wait_ms,
         )
 
     def _left(self, known: _EnodeLease, enode: Enode, now_s: float) -> tuple[str, ...]:
@@ -172,7 +171,7 @@ class Leases:
                 f"was before. Two processes have copies of store {enode.store_id}, and each stores messages that the "
                 "other one does not have; stop one of them",
                 field="enode.address",
-                retry_after_ms=_left_ms(known.until_s, now_s),
+                retry_after_ms=left_ms(known.until_s, now_s),
             )
         moved = known.enode.address != enode.address
         return (*known.left, known.enode.address)[-REPLACED_KEPT:] if moved else known.left
@@ -268,12 +267,8 @@ class Leases:
                     "share group membership: groups would be split. Give all snodes the same redis_url "
                     "(ORTOO_SNODE_REDIS_URL), or stop the other one and retry when its lease has ended",
                     field="shares_membership",
-                    retry_after_ms=_left_ms(other.until_s, now_s),
+                    retry_after_ms=left_ms(other.until_s, now_s),
                 )
-
-
-def _left_ms(until_s: float, now_s: float) -> int:
-    return max(1, math.ceil((until_s - now_s) * 1000))
 
 
 def may_come(known: KnownStore | None, store_id: str, made_from: str) -> bool:

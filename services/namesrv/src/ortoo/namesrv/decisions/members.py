@@ -210,7 +210,7 @@ class Members:
                 f"two processes have copies of the disk of replica {report.member.number} of {report.enode!r}, "
                 f"at {before.report.member_address} and {report.member_address}. Stop one of them, and empty its disk",
                 field="member_address",
-                retry_after_ms=max(1, math.ceil((before.at_s + self.lease_s - now_s) * 1000)),
+                retry_after_ms=left_ms(before.at_s + self.lease_s, now_s),
             )
         known.set_id = report.set_id or known.set_id
         known.reports[report.member] = Reported(report, now_s)
@@ -250,7 +250,7 @@ class Members:
                 f"{others[0].report.member.number} is alive at {others[0].report.address}, and this replica is of "
                 f"{report.set_id}. Give this enode another name, or stop the other and retry",
                 field="set_id",
-                retry_after_ms=max(1, math.ceil((max(one.at_s for one in others) + self.lease_s - now_s) * 1000)),
+                retry_after_ms=left_ms(max(one.at_s for one in others) + self.lease_s, now_s),
             )
         self.sets[known.enode].reports.clear()
         known.living.clear()
@@ -276,6 +276,11 @@ def _note_leader(known: MemberSet) -> None:
     if known.led_by is not None and known.led_by[0] != leader.member:
         known.take_overs += 1
     known.led_by, known.led_epoch = led_by, leader.epoch
+
+
+def left_ms(until_s: float, now_s: float) -> int:
+    """The remaining time of a lease or a report, at least 1 ms, so that callers do not retry before its end."""
+    return max(1, math.ceil((until_s - now_s) * 1000))
 
 
 def majority(voters: Collection[MemberId]) -> int:
