@@ -15,6 +15,7 @@ from ortoo.common.errors import Overloaded
 from ortoo.common.errors.findings import Finding
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
+from ortoo.common.logs.rate_limit import LogRateLimit
 from ortoo.common.process.clock import Clock, SystemClock
 
 CGROUPS, CGROUPS_OF_PROCESS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
@@ -38,8 +39,6 @@ Measured on a fast machine: 260.
 """
 FOUND_PERCENT = 85
 """The percentage of the budget from which there is a finding for operators."""
-TELL_INTERVAL_S = 10.0
-"""Interval between log events about evictions."""
 USUAL_AT_FIRST_BYTES, USUAL_FADES = 512 << 10, 0.99
 """The expected size of the first answers, and the factor by which it decays with each answer."""
 _log = get_logger("memory")
@@ -265,7 +264,7 @@ class MemoryBudget:
         self._clock = clock or SystemClock()
         self._shares: dict[MemoryShare, None] = {}
         self._look_at_s = 0.0
-        self._told_at_s = float("-inf")
+        self._log_rate = LogRateLimit()
 
     def now_s(self) -> float:
         """The monotonic time by which owners are behind."""
@@ -347,6 +346,5 @@ class MemoryBudget:
                 f"memory is used up ({self.used_bytes} of {self.bytes_max} bytes); read faster, or retry later"
             )
         self.evicted += evicted
-        if evicted and now_s - self._told_at_s >= TELL_INTERVAL_S:
-            self._told_at_s = now_s
+        if evicted and self._log_rate.acquire("evicted", now_s):
             _log.emit(log_events.SLOW_READERS_EVICTED, since_start=dict(self.evicted))

@@ -17,6 +17,7 @@ from ortoo.common.grpc.front.serving import SMALL_BYTES
 from ortoo.common.grpc.limits.connections import Peer, end_connections, peer_of
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
+from ortoo.common.logs.rate_limit import LogRateLimit
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
 
 CALL_BYTES = 16 << 10
@@ -35,8 +36,6 @@ HEADER_BYTES_USUAL, REQUEST_BYTES_USUAL = 2 << 10, 1 << 10
 """Headers and requests of at most this size are part of CALL_BYTES."""
 HEADER_COPIES = 3
 """The number of copies of longer headers: gRPC's, their texts, and their reader's result."""
-TELL_INTERVAL_S = 10.0
-"""Interval between log events about closed connections."""
 _share: ContextVar[MemoryShare | None] = ContextVar("call_memory", default=None)
 _log = get_logger("memory")
 
@@ -61,7 +60,7 @@ class CallMemory(Layer):
         """The calls whose connections are to be closed now, and the reasons."""
         self.ended = {"unread": 0, "headers": 0}
         """The number of closed connections whose peers did not read, or sent too long headers."""
-        self._told_at_s = float("-inf")
+        self._log_rate = LogRateLimit()
 
     def arrive(self, arrival: Arrival) -> None:
         """Open the call's share. If memory is short, calls whose requests do not come are ended. Errors: Overloaded."""
@@ -152,6 +151,5 @@ class CallMemory(Layer):
 
     def _tell(self) -> None:
         """Log closed connections at intervals, so that peers that reconnect cannot fill the log."""
-        if self._budget.now_s() - self._told_at_s >= TELL_INTERVAL_S:
-            self._told_at_s = self._budget.now_s()
+        if self._log_rate.acquire("closed", self._budget.now_s()):
             _log.emit(log_events.CONNECTIONS_CLOSED, **self.ended)

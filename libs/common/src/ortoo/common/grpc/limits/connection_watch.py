@@ -23,6 +23,7 @@ from ortoo.common.grpc.limits.memory_guard import MemoryGuard, Step
 from ortoo.common.logs import log_events
 from ortoo.common.logs.log_event import LogEvent
 from ortoo.common.logs.logger import get_logger
+from ortoo.common.logs.rate_limit import LogRateLimit
 from ortoo.common.machine.allocator import give_back_freed, resident_bytes
 from ortoo.common.machine.descriptors import open_descriptors
 from ortoo.common.process.clock import Clock
@@ -35,8 +36,6 @@ SOCKETS_A_LOOK: Final = 200
 RECEIPTS_S: Final = 20.0
 """Interval between readings of the bytes that each peer has sent. The core may hold half a request for any time."""
 ADDRESSES_LOGGED: Final = 5
-TELL_INTERVAL_S: Final = 10.0
-"""Interval between log events about connections that were closed for one reason."""
 _log = get_logger("connections")
 
 
@@ -61,7 +60,7 @@ class ConnectionWatch:
         """The bytes that each peer had sent at the last reading, between RECEIPTS_S and twice as long ago."""
         self._receipts_next: dict[Peer, int] = {}
         self._receipts_at_s = float("-inf")
-        self._told_at_s: dict[str, float] = {}
+        self._log_rate = LogRateLimit()
 
     def findings(self) -> Iterator[Finding]:
         """The finding of a port that is nearly full, or was a moment ago."""
@@ -120,7 +119,7 @@ class ConnectionWatch:
             closed = self._ended(silent, "silent")
             now_s = self._clock.monotonic_s()
             self._full.note(FullPort(port, now_s, count, len(closed)))
-            if self._is_to_tell(f"port {port} {'closed' if closed else 'full'}", now_s):
+            if self._log_rate.acquire(f"port {port} {'closed' if closed else 'full'}", now_s):
                 _log.emit(
                     log_events.CONNECTION_LIMIT_REACHED,
                     port=port,
@@ -162,7 +161,7 @@ class ConnectionWatch:
 
     def _end(self, connections: list[Connection], reason: str, event: LogEvent) -> None:
         ended = self._ended(connections, reason)
-        if ended and self._is_to_tell(reason, self._clock.monotonic_s()):
+        if ended and self._log_rate.acquire(reason, self._clock.monotonic_s()):
             addresses = sorted({one.peer[0] for one in ended})
             _log.emit(
                 event, connections=len(ended), since_start=self.ended[reason], addresses=addresses[:ADDRESSES_LOGGED]
@@ -173,10 +172,3 @@ class ConnectionWatch:
         ended = [one for one in connections if end_connection(one.descriptor, one.peer)]
         self.ended[reason] += len(ended)
         return ended
-
-    def _is_to_tell(self, of: str, now_s: float) -> bool:
-        """Whether the log has had no line of this kind for TELL_INTERVAL_S. If so, the time is recorded."""
-        if now_s - self._told_at_s.get(of, float("-inf")) < TELL_INTERVAL_S:
-            return False
-        self._told_at_s[of] = now_s
-        return True
