@@ -3,7 +3,7 @@
 import contextlib
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -139,6 +139,11 @@ class TlsClient:
             return grpc.ssl_channel_credentials(roots)
         files, names = (Path(self.key_file), Path(self.certificate_file)), ("tls_key_file", "tls_certificate_file")
         return grpc.ssl_channel_credentials(roots, *_read_pair(*files, *names))
+
+
+def is_tls(auth_context: Mapping[str, Iterable[bytes]]) -> bool:
+    """Whether the connection of a call uses TLS, by the `auth_context()` of the call."""
+    return b"ssl" in auth_context.get("transport_security_type", ())
 
 
 def cluster_credentials(settings: "ServiceSettings") -> Renewed[grpc.ChannelCredentials] | None:

@@ -9,6 +9,7 @@ from ortoo.common.errors import Forbidden
 from ortoo.common.grpc.around.layers import Call, Guard, Layer
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, ClusterToken
 from ortoo.common.grpc.inner.callers import CALLERS, Roles
+from ortoo.common.grpc.tls import is_tls
 
 OF_TOKEN: Roles = frozenset({Role.ENODE, Role.SNODE})
 """The roles of a caller that has the cluster's token: one token cannot tell its processes apart."""
@@ -92,7 +93,7 @@ class FieldGuard(Layer):
 
 def _check_certificate(certificates: CertificateRoles, call: Call, allowed: Roles) -> None:
     known = call.context.auth_context()
-    if b"ssl" not in known.get("transport_security_type", ()):
+    if not is_tls(known):
         raise Forbidden(
             "this port answers only health checks: the processes of the cluster call the one of "
             "tls_cluster_listen_address, and show a certificate (tls_cluster_certificate_file)",

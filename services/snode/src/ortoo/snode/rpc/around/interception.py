@@ -6,6 +6,7 @@ from typing import Any
 from ortoo.common.errors import Forbidden
 from ortoo.common.grpc.around.layers import Call, Guard, Layer
 from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.tls import is_tls
 from ortoo.snode.policy import chain
 from ortoo.snode.policy.flow_control import SLOWED, FlowControl
 from ortoo.snode.rpc.around import OWN
@@ -75,5 +76,5 @@ class TlsOnly(Guard):
 
     def enter(self, call: Call) -> None:
         """Errors: Forbidden."""
-        if b"ssl" not in call.context.auth_context().get("transport_security_type", ()):
+        if not is_tls(call.context.auth_context()):
             raise Forbidden("this port is closed; use the TLS port, tls_listen_address", field="tls_required")
