@@ -39,9 +39,14 @@ def read_token(path: str, field: str) -> str:
     return token
 
 
+def is_token(expected: str, given: str) -> bool:
+    """Whether a caller has given the expected token; False if no token is expected."""
+    return bool(expected) and hmac.compare_digest(expected.encode(), given.encode())
+
+
 def check_admin_token(expected: str, given: str) -> None:
     """Refuse a token other than the expected one; empty = any is accepted. Errors: Forbidden."""
-    if expected and not hmac.compare_digest(expected.encode(), given.encode()):
+    if expected and not is_token(expected, given):
         raise Forbidden(
             "users and keys are for snodes and operators with the name server's admin_token_file", field=ADMIN_TOKEN
         )

@@ -9,6 +9,7 @@ from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, check_admin_token
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.front.calls import headers_of
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
@@ -211,8 +212,7 @@ class NameService(NameServiceServicer):
         return pb.GetUserResponse(user=wire.user_to(user), secret_key=user.secret_key)
 
     def _check_token(self, context: Context) -> None:
-        given = dict(context.invocation_metadata() or ()).get(ADMIN_TOKEN, "")
-        check_admin_token(self.admin_token, given if isinstance(given, str) else "")
+        check_admin_token(self.admin_token, headers_of(context).get(ADMIN_TOKEN, ""))
 
     async def AcquireRight(self, request: pb.AcquireRightRequest, context: Context) -> pb.AcquireRightResponse:
         """Grant or renew an exclusive right."""

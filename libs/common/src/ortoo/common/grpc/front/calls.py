@@ -140,3 +140,10 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
 
     def disable_next_message_compression(self) -> None:
         """Does nothing, because answers are not compressed."""
+
+
+def headers_of(context: grpc.aio.ServicerContext[Any, Any]) -> dict[str, str]:
+    """The text values of the caller's metadata, from a context of the queue front or of grpc.aio."""
+    if type(context) is FrontContext:
+        return context.headers
+    return {str(key): value for key, value in context.invocation_metadata() or () if isinstance(value, str)}

@@ -1,13 +1,13 @@
 """Refuses calls of inner services unless the caller has a role that may make them."""
 
-import hmac
 from collections.abc import Sequence
 
 from ortoo.common.cluster.role_names import CertificateRoles, Presented, Role, setting_of, shown
 from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Forbidden
 from ortoo.common.grpc.around.layers import Call, Guard, Layer
-from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, ClusterToken
+from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, ClusterToken, is_token
+from ortoo.common.grpc.front.calls import headers_of
 from ortoo.common.grpc.inner.callers import CALLERS, Roles
 from ortoo.common.grpc.tls import is_tls
 
@@ -66,12 +66,11 @@ class InnerGuard(Guard):
 
     def _proved(self, token: ClusterToken, call: Call) -> Roles:
         """The roles that the caller's token stands for. Errors: Forbidden."""
-        headers = dict(call.context.invocation_metadata() or ())
-        given = str(headers.get(ADMIN_TOKEN, ""))
-        is_admin = bool(self._admin_token) and hmac.compare_digest(self._admin_token.encode(), given.encode())
+        headers = headers_of(call.context)
+        is_admin = is_token(self._admin_token, headers.get(ADMIN_TOKEN, ""))
         if is_admin and CLUSTER_PROOF not in headers:
             return OF_ADMIN_TOKEN
-        token.check(call.method.path, str(headers.get(CLUSTER_PROOF, "")))
+        token.check(call.method.path, headers.get(CLUSTER_PROOF, ""))
         return OF_TOKEN | OF_ADMIN_TOKEN if is_admin else OF_TOKEN
 
 

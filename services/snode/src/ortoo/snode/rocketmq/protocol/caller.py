@@ -57,13 +57,6 @@ class Caller(NamedTuple):
         return max(0, min(wanted_ms or WAIT_MS_MAX, remaining_ms - margin_ms, WAIT_MS_MAX))
 
 
-def headers_of(context: Context) -> dict[str, str]:
-    """The texts of a call's metadata."""
-    if type(context) is FrontContext:
-        return context.headers
-    return {str(key): value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
-
-
 def caller_of(context: Context, said: Mapping[str, str]) -> Caller:
     """The caller, from the headers. Errors: Refused with CLIENT_ID_REQUIRED."""
     client_id = said.get("x-mq-client-id", "").strip()

@@ -1,5 +1,6 @@
 """The parts of the gateway, made from the packages of the snode."""
 
+from ortoo.common.grpc.front.calls import headers_of
 from ortoo.snode import send
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
@@ -17,7 +18,7 @@ from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions, LiteSync
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 from ortoo.snode.rocketmq.presence.heartbeats import Presence
 from ortoo.snode.rocketmq.presence.telemetry import Telemetry
-from ortoo.snode.rocketmq.protocol.caller import Caller, Context, caller_of, headers_of
+from ortoo.snode.rocketmq.protocol.caller import Caller, Context, caller_of
 from ortoo.snode.rocketmq.receive.leases import Leases
 from ortoo.snode.rocketmq.receive.pulling import QueueOffsets
 from ortoo.snode.rocketmq.receive.receiving import Receiving, Starting

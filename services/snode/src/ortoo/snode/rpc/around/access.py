@@ -6,10 +6,11 @@ from apache.rocketmq.v2 import service_pb2
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc.around.layers import Call, Guard, Layer
 from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.front.calls import headers_of
 from ortoo.common.grpc.signature import SignedCall
 from ortoo.snode.policy.access import Access, AccessOfCall, Authentication
 from ortoo.snode.policy.principal import PRINCIPAL, Principal
-from ortoo.snode.rocketmq.protocol.caller import headers_of, peer_of
+from ortoo.snode.rocketmq.protocol.caller import peer_of
 from ortoo.snode.rocketmq.protocol.codes import status_of
 from ortoo.snode.rpc.around import OWN
 

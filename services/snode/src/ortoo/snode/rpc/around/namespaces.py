@@ -3,7 +3,7 @@
 from typing import Any
 
 from ortoo.common.grpc.around.layers import Call, Layer
-from ortoo.snode.rocketmq.protocol.caller import headers_of
+from ortoo.common.grpc.front.calls import headers_of
 from ortoo.snode.rocketmq.protocol.namespaces import let_out, taken_in
 
 HEADER = "x-mq-namespace"
