@@ -19,7 +19,10 @@ if TYPE_CHECKING:  # clients import this file as well, and have no such settings
     from ortoo.common.cluster.service_settings import ServiceSettings
 
 ADMIN_TOKEN = "x-ortoo-admin-token"
-"""Calls about users and keys, from snodes to name servers, carry this token in plain text."""
+"""The header of the token in the name server's `admin_token_file`, in plain text.
+
+Snodes send it in calls about users and keys. Operators send it in their calls to name servers, instead of a proof.
+"""
 CLUSTER_PROOF = "x-ortoo-cluster"
 LENGTH_MIN = 16
 WINDOW_S = 600
