@@ -93,8 +93,7 @@ async def open_snode(
         channels = await enter(cluster_channels(settings, cluster_token(settings.cluster_token_file, clock)))
         background = await enter(Background("snode"))
         incarnation = randomness.id_text()
-        memory = MemoryBudget(settings.memory_budget_bytes, clock)
-        memory.limit_bytes //= settings.workers
+        memory = MemoryBudget(settings.memory_budget_bytes, clock, processes=settings.workers)
         register_memory(telemetry.metrics, memory)
         runtime = Runtime(settings, incarnation, background, channels, telemetry.metrics, clock, randomness, memory)
         found = Findings("snode", settings.name, [memory.findings, telemetry.findings, live.findings])

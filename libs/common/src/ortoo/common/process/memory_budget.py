@@ -58,6 +58,11 @@ def memory_bytes(root: Path = CGROUPS, of_process: Path = CGROUPS_OF_PROCESS) ->
     return found
 
 
+def default_budget_bytes(total_bytes: int, *, spared_percent: int = 0) -> int:
+    """The budget where no setting names one, of this memory without the percentage for other purposes."""
+    return total_bytes * (100 - spared_percent) // 100 * DEFAULT_PERCENT // 100
+
+
 def _limit_files(root: Path, of_process: Path) -> Iterator[Path]:
     """The limit files of control groups of versions 2 and 1, each from the process's group up to the root."""
     yield root / LIMIT_V2
@@ -241,14 +246,16 @@ class Held:
 class MemoryBudget:
     """The process's limit, and all shares of it."""
 
-    def __init__(self, bytes_max: int = 0, clock: Clock | None = None, *, spared_percent: int = 0) -> None:
+    def __init__(
+        self, bytes_max: int = 0, clock: Clock | None = None, *, spared_percent: int = 0, processes: int = 1
+    ) -> None:
         """Allow `bytes_max` of resident memory; 0 = a part of the container's or the machine's memory.
 
-        `spared_percent` of that memory is for other purposes.
+        `spared_percent` of that memory is for other purposes. `processes` equal processes share the memory.
         """
-        self.limit_bytes = memory_bytes()
+        self.limit_bytes = memory_bytes() // processes
         """The limit of the whole process's resident memory."""
-        self.allowed_bytes = bytes_max or self.limit_bytes * (100 - spared_percent) // 100 * DEFAULT_PERCENT // 100
+        self.allowed_bytes = bytes_max or default_budget_bytes(self.limit_bytes, spared_percent=spared_percent)
         """The limit of the resident memory for clients."""
         self.bytes_max = self.allowed_bytes * 100 // RESIDENT_PERCENT
         """Maximum number of counted bytes."""

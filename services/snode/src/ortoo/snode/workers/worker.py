@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ortoo.common.process.memory_budget import DEFAULT_PERCENT, memory_bytes
+from ortoo.common.process.memory_budget import default_budget_bytes, memory_bytes
 from ortoo.common.process.settings import Loaded
 from ortoo.snode.settings import Settings, worker_name
 
@@ -53,7 +53,7 @@ class Worker:
     def share_of(self, loaded: Loaded[Settings], all_bytes: Callable[[], int]) -> Loaded[Settings]:
         """The settings of this worker: its own name, the ports held by the parent, a part of the memory."""
         snode = loaded.settings
-        budget_bytes = snode.memory_budget_bytes or all_bytes() * DEFAULT_PERCENT // 100
+        budget_bytes = snode.memory_budget_bytes or default_budget_bytes(all_bytes())
         own: dict[str, Any] = {
             "name": worker_name(snode.name, self.number),
             "listen_address": self.listen_address,
