@@ -2,16 +2,26 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
 
 from ortoo.common.errors import Overloaded
-from ortoo.common.grpc.around.call_memory import CALL_BYTES, REQUEST_COPIES, TRANSPORT_COPIES, current_share
+from ortoo.common.grpc.around.arrival import ARRIVAL, Arrival
+from ortoo.common.grpc.around.call_memory import (
+    CALL_BYTES,
+    REQUEST_COPIES,
+    TRANSPORT_COPIES,
+    CallMemory,
+    current_share,
+)
+from ortoo.common.grpc.around.layers import Call, Method
 from ortoo.common.grpc.limits.connections import peer_of
 from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.logs import log_events
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import RESIDENT_PERCENT, MemoryBudget, MemoryShare
 
@@ -87,6 +97,34 @@ async def test_a_peer_that_reads_nothing_is_ended_and_its_answers_are_let_go() -
             while await call.read() is not grpc.aio.EOF:
                 pass
         reading.cancel()
+
+
+class Context:
+    """The context of a call whose connection is no socket of this process."""
+
+    def peer(self) -> str:
+        """A peer without a port."""
+        return "memory:1"
+
+
+async def test_a_call_that_is_ended_without_its_connection_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The event counts closed connections. A call over another transport is cancelled instead."""
+    calls = CallMemory(MemoryBudget(1 << 30))
+    arrival = Arrival("One", (), is_observer=False, gives_many=False)
+    calls.arrive(arrival)
+    arrival.ends_connection = True
+    method = Method("/ortoo.v1.Test/One", "One", takes_many=False, gives_many=False, read=bytes, write=bytes)
+
+    async def call() -> None:
+        ARRIVAL.set(arrival)
+        calls.enter(Call(method, b"", cast("Any", Context())))
+        await asyncio.Event().wait()
+
+    with caplog.at_level(logging.WARNING):
+        async with asyncio.timeout(20):
+            await asyncio.gather(asyncio.create_task(call()), return_exceptions=True)
+    assert calls.ended == {"unread": 0, "headers": 0}
+    assert log_events.CONNECTIONS_CLOSED.name not in caplog.text
 
 
 async def test_a_single_answer_that_nobody_takes_counts_until_its_peer_is_gone() -> None:

@@ -156,7 +156,8 @@ CONNECTIONS_CLOSED_MEMORY = warning(
 )
 CONNECTION_LIMIT_REACHED = warning(
     "connection_limit_reached",
-    "A port has at least 90 % of the connections that it takes. Connections whose peers were silent were closed.",
+    "A port has at least 90 % of the connections that it takes. `closed` is the number of connections that were "
+    "closed because their peers were silent. It is 0 if there were none.",
     "Raise `connections_max` or the limit of open files, close idle clients, or add a snode.",
 )
 LOW_FILE_DESCRIPTOR_LIMIT = warning(

@@ -140,6 +140,7 @@ class CallMemory(Layer):
     def _end_all(self) -> None:
         ending, self._ending = self._ending, {}
         ended = end_connections(ending.keys())
+        total = sum(self.ended.values())
         for peer, (reason, tasks) in ending.items():
             if peer in ended:
                 self.ended[reason] += 1
@@ -147,7 +148,8 @@ class CallMemory(Layer):
             for task in tasks:  # not a socket connection
                 if task is not None:
                     task.cancel()
-        self._tell()
+        if sum(self.ended.values()) > total:
+            self._tell()
 
     def _tell(self) -> None:
         """Log closed connections at intervals, so that peers that reconnect cannot fill the log."""
