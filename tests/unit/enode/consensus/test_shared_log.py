@@ -13,7 +13,8 @@ from ortoo.enode.consensus.shared_log import SharedLog, open_shared_log
 from ortoo.enode.disk.disk import NoDescriptor
 from ortoo.enode.disk.identity import Identity
 from ortoo.enode.log.copies.copying import entry_of, frames_in
-from ortoo.enode.log.frame import Kind
+from ortoo.enode.log.frame import Flag, Kind
+from ortoo.enode.log.segment import Segment
 from ortoo.enode.store.store import Store
 from ortoo.testing.store.workload import FOLDER
 from tests.contract.one_store import SETTINGS, OneStore
@@ -58,8 +59,8 @@ async def test_who_leads_no_more_keeps_the_copies_that_did_not_go_to_the_disk_ye
     await log.close()
 
 
-async def test_a_log_is_closed_with_copies_that_no_caller_has_flushed() -> None:
-    """A follower that is stopped while it waits for its next segment has accepted frames without a flush."""
+async def test_a_log_is_closed_with_copies_that_no_caller_has_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that is stopped while it waits for its next segment flushes the frames that it has accepted."""
     one = OneStore(settings=SETTINGS)
     await one.open()
     await one.store.close()
@@ -72,8 +73,21 @@ async def test_a_log_is_closed_with_copies_that_no_caller_has_flushed() -> None:
     await appender.flush()
     [frame] = frames_in(await log.bytes.from_disk(begin, 1 << 20), begin)
     copy = replace(frame, header=frame.header._replace(position=appender.appended_position))
+    last = replace(copy, header=copy.header._replace(position=copy.header.end_position, flags=Flag.SEGMENT_END))
     log.follow()
-    appender.append_copy(entry_of(copy.header, copy.body), copy.data)
+    waits = asyncio.Event()
+
+    async def take(frame_bytes: int, *, is_state: bool) -> Segment:
+        waits.set()
+        return await asyncio.Future()
+
+    monkeypatch.setattr(appender.spares, "take", take)
+    copying = asyncio.create_task(log.write(appender.appended_position, [copy, last]))
+    await waits.wait()
+    copying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await copying
+    assert appender.appended_position == copy.header.end_position
     async with asyncio.timeout(10):
         await log.close()
     assert appender.durable_position == appender.appended_position
