@@ -315,7 +315,7 @@ class Driver:
                 await self.clock.sleep(FULL_DISK_S)
             except OrtooError as error:
                 self._is_changing_members = False
-                _log.emit(log_events.COMMITTED_ENTRY_NOT_APPLIED, reason=str(error))
+                _log.emit(log_events.LOG_ACTION_FAILED, reason=str(error))
             except OSError as error:
                 self.log.engine.appender.failure = f"the disk failed: {error}"
                 self._end(self.log.engine.appender.failure)
