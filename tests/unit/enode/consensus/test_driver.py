@@ -1,16 +1,28 @@
 """The driver between the protocol and a slow log."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ortoo.common.errors import Conflict
+from ortoo.common.errors import Conflict, DataLoss
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.enode.consensus.driver import Doubts, Driver
 from ortoo.enode.disk.reign_file import KeptReign
-from ortoo.enode.members.driver import AddLearner, HandOver, Proposed, ReignSaved, Remove, Ship, Shipped, Suggest
+from ortoo.enode.members.driver import (
+    AddLearner,
+    Contradicted,
+    HandOver,
+    Proposed,
+    ReignSaved,
+    Remove,
+    Ship,
+    Shipped,
+    Suggest,
+    Write,
+)
 from ortoo.enode.members.identity import Configuration, Reign
 from ortoo.enode.members.log_outline import MembersFrame
 from ortoo.enode.members.messages import Ack, HeartbeatAnswer, MatchAsk, Matched, Newer, PromiseAsk
@@ -117,3 +129,27 @@ async def test_a_leader_in_doubt_is_there_until_its_successor_leads() -> None:
     await driver._fold_again()
     assert not to_come
     assert driver.over.done()
+
+
+async def test_no_action_is_executed_after_the_log_has_ended() -> None:
+    """A failure of the disk ends the driver first. Then a contradiction, or a write for it, has no effect."""
+    driver, log = leading()
+    written: list[int] = []
+
+    async def write(begin: int, frames: object) -> None:
+        written.append(begin)
+
+    log.write = write
+    found = Contradicted(THREE, 10, 20)
+    await driver._do(found, driver.member.log)
+    with pytest.raises(DataLoss, match="lacks committed frames"):
+        driver.over.result()
+    driver.over = asyncio.get_running_loop().create_future()
+    working = asyncio.create_task(driver._work())
+    await asyncio.sleep(0)
+    log.engine.appender.on_failed("the disk failed")
+    await driver._do(found, driver.member.log)
+    driver._log_work.put_nowait((Write(10, 10, ()), driver.member.log))
+    await working
+    assert driver.over.result() == "the disk failed"
+    assert not written

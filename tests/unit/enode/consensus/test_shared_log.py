@@ -1,14 +1,20 @@
 """The log of a replica that is emptied and restarts at another position."""
 
 import asyncio
+import errno
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.consensus.shared_log import SharedLog, open_shared_log
+from ortoo.enode.disk.disk import NoDescriptor
 from ortoo.enode.disk.identity import Identity
 from ortoo.enode.log.copies.copying import entry_of, frames_in
-from ortoo.enode.log.frame import Kind
+from ortoo.enode.log.frame import Flag, Kind
+from ortoo.enode.log.segment import Segment
 from ortoo.enode.store.store import Store
 from ortoo.testing.store.workload import FOLDER
 from tests.contract.one_store import SETTINGS, OneStore
@@ -53,8 +59,8 @@ async def test_who_leads_no_more_keeps_the_copies_that_did_not_go_to_the_disk_ye
     await log.close()
 
 
-async def test_a_log_is_closed_with_copies_that_no_caller_has_flushed() -> None:
-    """A follower that is stopped while it waits for its next segment has accepted frames without a flush."""
+async def test_a_log_is_closed_with_copies_that_no_caller_has_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that is stopped while it waits for its next segment flushes the frames that it has accepted."""
     one = OneStore(settings=SETTINGS)
     await one.open()
     await one.store.close()
@@ -67,11 +73,63 @@ async def test_a_log_is_closed_with_copies_that_no_caller_has_flushed() -> None:
     await appender.flush()
     [frame] = frames_in(await log.bytes.from_disk(begin, 1 << 20), begin)
     copy = replace(frame, header=frame.header._replace(position=appender.appended_position))
+    last = replace(copy, header=copy.header._replace(position=copy.header.end_position, flags=Flag.SEGMENT_END))
     log.follow()
-    appender.append_copy(entry_of(copy.header, copy.body), copy.data)
+    waits = asyncio.Event()
+
+    async def take(frame_bytes: int, *, is_state: bool) -> Segment:
+        waits.set()
+        return await asyncio.Future()
+
+    monkeypatch.setattr(appender.spares, "take", take)
+    copying = asyncio.create_task(log.write(appender.appended_position, [copy, last]))
+    await waits.wait()
+    copying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await copying
+    assert appender.appended_position == copy.header.end_position
     async with asyncio.timeout(10):
         await log.close()
     assert appender.durable_position == appender.appended_position
+
+
+async def test_a_start_without_a_descriptor_releases_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any operation that needs a descriptor may be the first one without it. The next start then succeeds."""
+    one = OneStore(settings=SETTINGS)
+    await one.open()
+    await one.store.close()
+    disk, joining = one.disk, Joining(one.disk, FOLDER, one.clock, Randomness(1))
+    kept, outline = joining.started()
+    identity = Identity("default", "enode-0", kept.set_id, kept.created_at_ms)
+    needs_descriptor, left = disk._need_descriptor, 0
+
+    def opened_or_refused(path: Path) -> None:
+        nonlocal left
+        left -= 1
+        disk.open_error = errno.EMFILE if left < 0 else 0
+        needs_descriptor(path)
+
+    async def opened(operations: int) -> SharedLog:
+        nonlocal left
+        left = operations
+        return await open_shared_log(
+            FOLDER, identity=identity, settings=one.settings, disk=disk, clock=one.clock, kept=outline
+        )
+
+    monkeypatch.setattr(disk, "_need_descriptor", opened_or_refused)
+    refused = 0
+    while True:
+        try:
+            log = await opened(refused)
+        except NoDescriptor:
+            refused += 1
+        else:
+            break
+        finally:
+            left = 1 << 30
+        await (await opened(1 << 30)).close()
+    await log.close()
+    assert refused > 20
 
 
 async def test_closing_a_log_that_was_emptied_writes_nothing_about_what_it_held() -> None:

@@ -19,7 +19,13 @@ from ortoo.enode.members.identity import Configuration, MemberId
 from ortoo.enode.members.log_outline import LogOutline
 from ortoo.enode.offline import elect, repair
 from ortoo.enode.recovery.member_opening import known_end
+from ortoo.enode.recovery.restored import read_apart
 from ortoo.enode.store.store import Store, StoreSettings
+from ortoo.namesrv.decisions.leases import KnownStore, may_come
+from ortoo.testing.disks.disk_image import KEEP_EVERYTHING
+from ortoo.testing.disks.memory_disk import MemoryDisk
+from ortoo.testing.store.workload import FOLDER
+from tests.contract.one_store import OneStore
 
 OTHERS = tuple(MemberId(number, f"disk-{number}") for number in (2, 3))
 
@@ -68,6 +74,33 @@ def test_it_makes_a_set_of_one_and_may_be_done_twice(folder: Path) -> None:
         ids.add(kept.set_id)
         assert outline.outline.members.voters == (kept.member,)
         assert outline.outline.appended == end
+
+
+async def test_the_set_is_accepted_after_an_interruption_between_any_two_writes() -> None:
+    """The repeated command makes a new set that a name server accepts, because it knows the set it was made of."""
+    one = OneStore()
+    await one.open()
+    await one.append(b"a message")
+    await one.store.close()
+    Joining(one.disk, FOLDER, one.clock, Randomness(5))
+    former = elect.survivor(one.disk, FOLDER).kept.set_id
+    assert former
+    assert isinstance(one.disk.inner, MemoryDisk)
+    disk = one.disk.inner.crashed(Randomness(1), KEEP_EVERYTHING, record=True)
+    elect.go_on_alone(disk, FOLDER, one.clock, Randomness(2))
+    assert len(disk.operations) > 20
+    for done in range(len(disk.operations) + 1):
+        left = one.disk.crashed(Randomness(1), KEEP_EVERYTHING)
+        for operation in disk.operations[:done]:
+            left.do(operation)
+        elect.go_on_alone(left, FOLDER, one.clock, Randomness(3))
+        kept, identity = elect.survivor(left, FOLDER).kept, read_identity(left, FOLDER)
+        assert identity is not None
+        assert kept.set_id == identity.store_id != former
+        assert (kept.made_from, identity.made_from) == (former, former)
+        assert may_come(KnownStore("enode-0", former), kept.set_id, kept.made_from)
+        assert Joining(left, FOLDER, one.clock, Randomness(4)).kept == kept
+        assert read_apart(left, FOLDER)
 
 
 @pytest.mark.parametrize("lost", ["missing", "damaged", "an older copy", "with the outline"])

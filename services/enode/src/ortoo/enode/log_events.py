@@ -54,13 +54,14 @@ REPLICATION_READ_FAILED = warning(
 )
 LOG_WRITE_FAILED = error(
     "log_write_failed",
-    "A write of the log failed. The replica no longer takes part until it is restarted.",
-    "Check the disk: free space, permissions, hardware.",
+    "The log cannot be written: the disk is full, or no file descriptor is left. The log is opened again, and the "
+    "write is retried.",
+    "Free disk space, or raise the limit of open files.",
 )
-COMMITTED_ENTRY_NOT_APPLIED = warning(
-    "committed_entry_not_applied",
-    "A committed entry could not be applied.",
-    "Follow the reason.",
+LOG_ACTION_FAILED = warning(
+    "log_action_failed",
+    "An action of the replication protocol on the log was refused. The replica continues with the next one.",
+    "None during an election. Otherwise follow the reason.",
 )
 REPLICA_SET_INITIALIZED = info(
     "replica_set_initialized",

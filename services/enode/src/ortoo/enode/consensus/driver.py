@@ -185,7 +185,7 @@ class Driver:
         if isinstance(action, Write):
             await log.write(action.begin, action.content)
         elif isinstance(action, Contradicted):
-            self.over.set_exception(contradiction(action, self.member.reign.epoch))
+            self._end(contradiction(action, self.member.reign.epoch))
         elif isinstance(action, Cut):
             self._cuts = action.cuts
             await log.cut(outline)
@@ -226,9 +226,14 @@ class Driver:
         self.changed.set()
         _log.emit(log_events.LEADERSHIP_LOST, epoch=epoch, member=self.member.me.member.number)
 
-    def _end(self, reason: str) -> None:
-        if not self.over.done():
+    def _end(self, reason: str | DataLoss) -> None:
+        """Let the log be opened again, or with an error let the process end. Only the first call has an effect."""
+        if self.over.done():
+            return
+        if isinstance(reason, str):
             self.over.set_result(reason)
+        else:
+            self.over.set_exception(reason)
 
     def _compared(self, differing: list[str]) -> None:
         """Record a comparison of this replica's digests with the leader's, for the same position."""
@@ -300,6 +305,8 @@ class Driver:
         """
         while not self.over.done():
             action, outline = await self._log_work.get()
+            if self.over.done():
+                return
             try:
                 await self._do(action, outline)
             except Overloaded as error:
@@ -308,7 +315,7 @@ class Driver:
                 await self.clock.sleep(FULL_DISK_S)
             except OrtooError as error:
                 self._is_changing_members = False
-                _log.emit(log_events.COMMITTED_ENTRY_NOT_APPLIED, reason=str(error))
+                _log.emit(log_events.LOG_ACTION_FAILED, reason=str(error))
             except OSError as error:
                 self.log.engine.appender.failure = f"the disk failed: {error}"
                 self._end(self.log.engine.appender.failure)

@@ -286,6 +286,8 @@ async def open_shared_log(
         await work.run(write_outline, disk, folder, KeptOutline.of(log.outline))
         spares = Spares(files, folder, work, settings.segment_bytes, settings.headroom_bytes)
         active = await _active(log, spares)
+        apart = await work.run(read_apart, disk, folder)
+        known = await work.run(read_committed_mark, disk, folder)
         engine = Engine(folder, settings, disk, clock, work, lock, found, recovered, spares, active)
     except BaseException:
         work.close()
@@ -295,13 +297,12 @@ async def open_shared_log(
     engine.take_over(recovered, active)
     engine.appender.next_segments.extend(log.next_segments)
     appender = engine.appender
-    appender.store_open = recovered.store_open + read_apart(disk, folder)
+    appender.store_open = recovered.store_open + apart
     appender.commit_limit = recovered.end_position
     if log.groups:
         appender.hold(log.groups)
     engine.housekeeping.leads = False
     engine.housekeeping.start()
-    known = await work.run(read_committed_mark, disk, folder)
     return SharedLog(engine, folder, disk, log.outline, log.is_cold, log.lost, known)
 
 

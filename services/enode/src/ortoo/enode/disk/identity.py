@@ -1,4 +1,7 @@
-"""The identity of the store in a folder: a small file, written when the store is made and when it gets another id."""
+"""The identity of the store in a folder: a small file, written when the store is made and when a field changes.
+
+A field changes when the store gets another id or a disk id, and when `begins_anew` is set or cleared.
+"""
 
 import hashlib
 from dataclasses import MISSING, asdict, dataclass, fields, replace

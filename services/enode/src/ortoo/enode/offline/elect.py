@@ -37,7 +37,7 @@ from ortoo.enode.members.identity import Configuration, MemberId, Tail
 from ortoo.enode.members.log_outline import EpochStart, History, LogOutline, MembersFrame
 from ortoo.enode.recovery.hard_state import epoch_at
 from ortoo.enode.recovery.member_opening import known_end, recover_member, whole_end
-from ortoo.enode.recovery.restored import write_restored
+from ortoo.enode.recovery.restored import write_mark
 from ortoo.enode.rpc.members.living_set import check_no_living_set
 from ortoo.enode.settings import load
 
@@ -145,8 +145,10 @@ def _outline_of(disk: Disk, folder: Path, member: MemberId) -> KeptOutline:
 def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness, number: int = 1) -> int:
     """Make the disk its own set; the end of its log. Errors: Invalid, DataLoss, OSError.
 
-    The set's new id is written first. From then on no replica of the previous set talks to this disk, so its own vote
-    is used only within its new set. After an interruption anywhere, the command can be repeated.
+    The mark of a store that lost its end is written first, then the new set's id, in the hard state and the identity.
+    From then on no replica of the previous set talks to this disk, so its own vote is used only within its new set.
+    After an interruption anywhere, the command can be repeated. The identity records the new id and the mark in one
+    write, so `made_from` stays the id of the last set that was started.
     """
     found = survivor(disk, folder, number)
     whole_end(disk, folder, found.outline)  # before any change
@@ -157,7 +159,7 @@ def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness, 
     reign, former, identity = found.kept.reign, found.kept, read_identity(disk, folder)
     set_id, now_ms = randomness.id_text(), clock.now_ms()
     renewed = identity.renewed(set_id, now_ms, former.member.disk) if identity is not None else None
-    write_restored(disk, folder, randomness)
+    write_mark(disk, folder, randomness)
     kept = replace(
         former,
         set_id=set_id,

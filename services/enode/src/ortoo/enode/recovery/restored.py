@@ -37,12 +37,13 @@ def write_restored(disk: Disk, folder: Path, randomness: Randomness | None = Non
 
     The identity, if there is one, records the mark, too, so that a lost mark is noticed.
     """
-    _write(disk, folder, randomness)
+    write_mark(disk, folder, randomness)
     if (identity := read_identity(disk, folder)) is not None:
         write_identity(disk, folder, replace(identity, begins_anew=True))
 
 
-def _write(disk: Disk, folder: Path, randomness: Randomness | None = None) -> None:
+def write_mark(disk: Disk, folder: Path, randomness: Randomness | None = None) -> None:
+    """As `write_restored`, if the caller writes an identity with `begins_anew` next."""
     more = randomness.below(APART) if randomness is not None else 0
     write_lines(disk, folder / FILE_NAME, VERSION, {"apart": APART + more})
 
@@ -54,7 +55,7 @@ def begin_under_another_id(disk: Disk, folder: Path, renewed: Callable[[Identity
     """
     identity = read_identity(disk, folder)
     if not read_apart(disk, folder):
-        _write(disk, folder)
+        write_mark(disk, folder)
     if identity is not None and not identity.begins_anew:
         write_identity(disk, folder, replace(renewed(identity), begins_anew=True))
 

@@ -71,16 +71,19 @@ def entry_of(header: FrameHeader, body: bytes | memoryview) -> Entry:
 async def append_copies(appender: Appender, frames: Sequence[Frame]) -> None:
     """Accept frames of a leader; a segment ends where the leader's ended. They are flushed later.
 
-    Errors: Overloaded (disk full), OSError, Unsupported. Then earlier frames of the call may be accepted.
+    Errors: Overloaded (disk full), OSError, Unsupported. Then earlier frames of the call may be accepted, and are
+    flushed, too.
     """
-    for frame in frames:
-        appender.check_alive()
-        entry = entry_of(frame.header, frame.body)
-        if frame.header.flags & Flag.SEGMENT_END:
-            # The next segment is allocated before the frame is accepted, because the log cannot continue without it.
-            spare = await appender.spares.take(appender.settings.segment_bytes, is_state=True)
-            appender.append_copy(entry, frame.data)
-            appender.end_segment(spare)
-        else:
-            appender.append_copy(entry, frame.data)
-    appender.want_flush()
+    try:
+        for frame in frames:
+            appender.check_alive()
+            entry = entry_of(frame.header, frame.body)
+            if frame.header.flags & Flag.SEGMENT_END:
+                # The next segment is allocated before the frame is accepted, because the log cannot go on without it.
+                spare = await appender.spares.take(appender.settings.segment_bytes, is_state=True)
+                appender.append_copy(entry, frame.data)
+                appender.end_segment(spare)
+            else:
+                appender.append_copy(entry, frame.data)
+    finally:
+        appender.want_flush()  # also for the frames that were accepted before an interruption

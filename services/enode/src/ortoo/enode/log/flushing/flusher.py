@@ -162,9 +162,7 @@ class Flusher:
             await self.flush()
 
     async def quiet(self) -> None:
-        """Wait until no frames are on their way to the disk. Frames that no caller has flushed yet go there now."""
-        if self._groups:
-            self.want_flush()
+        """Wait until no frames are on their way to the disk."""
         await self._quiet.wait()
 
     def _hand_over(self) -> None:
