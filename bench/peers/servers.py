@@ -130,7 +130,7 @@ async def _listening(process: asyncio.subprocess.Process, port: int, said: Path,
         if ready in await asyncio.to_thread(said.read_text, errors="replace"):
             return
         await asyncio.sleep(LOOK_S)
-    raise DidNotStart(f"nobody listens on port {port}; {said.name} ends with:\n{_end_of(said)}")
+    raise DidNotStart(f"no server listens on port {port}; {said.name} ends with:\n{_end_of(said)}")
 
 
 def _end_of(said: Path) -> str:

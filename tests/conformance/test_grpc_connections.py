@@ -24,7 +24,7 @@ from tests.conformance.wire import (
 EOF = grpc.aio.EOF
 S = grpc.StatusCode
 State = grpc.ChannelConnectivity
-NOBODY = "127.0.0.1:1"
+UNREACHABLE = "127.0.0.1:1"
 SHORT_S = 0.1
 IMPATIENT = (("grpc.min_reconnect_backoff_ms", 150), ("grpc.initial_reconnect_backoff_ms", 50))
 
@@ -35,11 +35,11 @@ async def echo(request: bytes, context: Any) -> bytes:
 
 async def test_refused(wire: Wire) -> None:
     """Calls of all kinds get UNAVAILABLE with the address; so do writes, reads and waiting for the connection."""
-    channel = wire.channel(NOBODY)
+    channel = wire.channel(UNREACHABLE)
     assert channel.get_state() is State.IDLE
     error = await failure(channel.unary_unary(path("M"))(b""))
     assert error.code() is S.UNAVAILABLE
-    assert NOBODY in (error.details() or "")
+    assert UNREACHABLE in (error.details() or "")
     assert "Connection refused" in (error.details() or "")
     assert channel.get_state() is State.TRANSIENT_FAILURE
     for call in (channel.stream_stream(path("M"))(), channel.unary_stream(path("M"))(b"")):
@@ -58,7 +58,7 @@ async def test_refused(wire: Wire) -> None:
 
 async def test_waiting_for_a_server_that_never_comes(wire: Wire) -> None:
     """A call that waits until the channel is ready ends at its deadline; so does waiting for its connection."""
-    channel = wire.channel(NOBODY)
+    channel = wire.channel(UNREACHABLE)
     call = channel.unary_unary(path("M"))(b"", wait_for_ready=True, timeout=SHORT_S)
     assert (await failure(call)).code() is S.DEADLINE_EXCEEDED
     stream = channel.stream_stream(path("M"))(wait_for_ready=True, timeout=SHORT_S)

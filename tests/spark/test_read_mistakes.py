@@ -30,7 +30,7 @@ def topic(broker: Broker) -> str:
         ({"startingOffsets": '{"mistakes": {"enode-0": {"0": 99}}}'}, "reading cannot start at 99"),
         ({"startingOffsets": '{"mistakes": {"enode-0": {"0": -3}}}'}, "is no offset"),
         ({"startingOffsets": '{"mistakes": [1]}'}, "expected an object such as"),
-        ({"endingOffsets": '{"mistakes": {"enode-0": {"0": 99}}}'}, "ends at 0, not at 99"),
+        ({"endingOffsets": '{"mistakes": {"enode-0": {"0": 99}}}'}, "endingOffsets 99 is beyond the end 0"),
         ({"endingOffsets": '{"mistakes": {"enode-0": {"0": -2}}}'}, "cannot end at the earliest"),
         ({"startingOffsets": "{not json"}, "invalid JSON"),
         ({"startingOffsets": "sometimes"}, "expected earliest, latest"),

@@ -20,7 +20,7 @@ from ortoo.enode import __main__ as enode
 from ortoo.namesrv import __main__ as namesrv
 from ortoo.snode import __main__ as snode
 
-NOBODY = "localhost:1"
+UNREACHABLE = "localhost:1"
 
 
 def test_help_names_every_command() -> None:
@@ -61,9 +61,9 @@ def test_wrong_use_is_exit_code_2(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["send", "t", "x", "--property", "novalue", "--address", NOBODY], "NAME=VALUE"),
+        (["send", "t", "x", "--property", "novalue", "--address", UNREACHABLE], "NAME=VALUE"),
         (["topic", "list", "--address", "nowhere"], "host:port"),
-        (["topic", "create", "t", "--queues", "-1", "--address", NOBODY], "queue_count"),
+        (["topic", "create", "t", "--queues", "-1", "--address", UNREACHABLE], "queue_count"),
     ],
 )
 def test_a_named_error_is_one_line_and_exit_code_1(
@@ -87,17 +87,17 @@ def test_a_profile_is_kept_used_and_listed(monkeypatch: pytest.MonkeyPatch, tmp_
     for variable in ("ORTOO_ADDRESS", "ORTOO_PROFILE"):
         monkeypatch.setenv(variable, "")
     run = CliRunner().invoke
-    kept = run(app, ["profile", "save", "shop", "--address", NOBODY, "--access-key", "ann"], input='s3c"ret\n')
+    kept = run(app, ["profile", "save", "shop", "--address", UNREACHABLE, "--access-key", "ann"], input='s3c"ret\n')
     assert kept.exit_code == 0, kept.output
     file = tmp_path / "ortoo/shop.toml"
     assert file.stat().st_mode & 0o077 == 0
-    assert tomllib.loads(file.read_text()) == {"address": NOBODY, "access_key": "ann", "secret_key": 's3c"ret'}
+    assert tomllib.loads(file.read_text()) == {"address": UNREACHABLE, "access_key": "ann", "secret_key": 's3c"ret'}
     assert run(app, ["profile", "use", "shop"]).exit_code == 0
     listed = run(app, ["profile", "list", "--json"]).output
-    assert json.loads(listed) == {"name": "shop", "current": True, "address": NOBODY, "access_key": "ann"}
+    assert json.loads(listed) == {"name": "shop", "current": True, "address": UNREACHABLE, "access_key": "ann"}
     assert "s3c" not in run(app, ["profile", "list"]).output
     assert current_profile() == "shop"
     asked = run(app, ["topic", "list"])
     assert isinstance(asked.exception, Unavailable)
-    assert NOBODY in str(asked.exception)
+    assert UNREACHABLE in str(asked.exception)
     assert isinstance(run(app, ["--profile", "absent", "topic", "list"]).exception, NotFound)

@@ -81,7 +81,7 @@ class Settings(InnerSettings):
     """Folder of the store."""
     role: NodeRole = NodeRole.ASYNC_MASTER
     """The replica's role: ASYNC_MASTER (durability `leader`), SYNC_MASTER (`replicas`), or SLAVE (leads only if an
-    operator elects it)."""
+    operator elects it). With `member_listen_address` the default follows from `durability`."""
     durability: Durability = Durability.REPLICAS
     """When the leader acknowledges a send. `replicas`: when a majority of the replicas' disks has it. `leader`: when
     its own disk has it, so that a take-over may lose it. All replicas should have the same value."""

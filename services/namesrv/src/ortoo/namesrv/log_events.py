@@ -30,7 +30,7 @@ HANDLE_KEY_ROTATION_FAILED = error(
 DATABASE_LOST_CHANGES = error(
     "database_lost_changes",
     "The database has an older version than the one that was already served. It was probably restored from a backup.",
-    "Compare the directory with the enodes. See the page about the directory.",
+    "Compare the directory with the enodes, as docs/operations/directory.md describes.",
 )
 DATABASE_AVAILABLE = warning(
     "database_available",

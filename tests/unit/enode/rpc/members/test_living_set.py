@@ -25,7 +25,7 @@ from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
 OWN = MemberId(1, "disk-1")
-NOBODY = "127.0.0.1:9"
+UNREACHABLE = "127.0.0.1:9"
 """An address where no process listens."""
 
 
@@ -44,7 +44,7 @@ async def checked(namesrv: str, addresses: str = "") -> None:
 
 
 async def report(
-    stub: NameServiceStub, number: int, *, set_id: str = "the-set", address: str = NOBODY, is_leaving: bool = False
+    stub: NameServiceStub, number: int, *, set_id: str = "the-set", address: str = UNREACHABLE, is_leaving: bool = False
 ) -> None:
     """Report a replica to the name server."""
     members = [pb.MemberId(number=one, disk=f"disk-{one}") for one in (1, 2, 3)]
@@ -68,7 +68,7 @@ async def test_a_replica_of_the_set_that_answers_is_named(namesrv: str, tmp_path
     joining = Joining(RealDisk(), _made(tmp_path / "other"), SystemClock(), Randomness(2), number=number, members=3)
     add = partial(add_MemberServiceServicer_to_server, MemberService("c", "e", joining))
     async with GrpcServer("127.0.0.1:0", [(NAME, add)]) as server:
-        addresses = f"{NOBODY};{server.address}"
+        addresses = f"{UNREACHABLE};{server.address}"
         await checked(namesrv, addresses)
         await joining.join("the-set", 1)
         with pytest.raises(Conflict, match=f"answers at {server.address}.* --others-are-gone"):
@@ -82,11 +82,11 @@ async def test_a_set_that_only_the_name_server_knows_is_named(namesrv: str, set_
     async with Channels() as channels:
         stub = NameServiceStub(channels.to(namesrv))
         await report(stub, 1, set_id=set_id)  # this disk itself is no other replica
-        await checked(namesrv, NOBODY)
+        await checked(namesrv, UNREACHABLE)
         for number in (2, 3):
             await report(stub, number, set_id=set_id)
     with pytest.raises(Conflict, match=f"hears replicas 2, 3 of enode e, set {set_id}.* --others-are-gone"):
-        await checked(namesrv, NOBODY)
+        await checked(namesrv, UNREACHABLE)
 
 
 async def test_an_address_that_only_the_name_server_knows_is_asked(namesrv: str, tmp_path: Path) -> None:
@@ -111,5 +111,5 @@ def _made(folder: Path) -> Path:
 async def test_without_a_name_server_that_answers_it_does_nothing() -> None:
     """The other replicas may be alive, so the check refuses and names the remedies."""
     with pytest.raises(Invalid, match=r"-c FILE, or ORTOO_ENODE_NAMESRV_ADDRESS.* --others-are-gone") as refused:
-        await checked(NOBODY, NOBODY)
+        await checked(UNREACHABLE, UNREACHABLE)
     assert refused.value.field == "namesrv_address"

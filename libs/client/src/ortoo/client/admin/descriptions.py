@@ -304,7 +304,7 @@ class DirectResult:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that a group could not process."""
+    """A message in the dead-letter topic of a group."""
 
     message_id: str
     queue: Queue

@@ -135,7 +135,7 @@ class LoopThread:
             opened.close()
 
     def iterate(self, source: AsyncIterator[T], *, ahead: bool = False, limit_s: float | None = None) -> Iterator[T]:
-        """The items of an async iterator, one wait each; `ahead` fetches the next one while the caller uses the last.
+        """Iterate over an async iterator. With `ahead` the next item is fetched while the caller uses the current one.
 
         Errors: those of the iterator, TimeoutError when an item takes longer than `limit_s`.
         """

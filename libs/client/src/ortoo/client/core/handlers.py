@@ -45,7 +45,7 @@ def said(failure: Exception) -> str:
 
 
 class Tries:
-    """Number of failed attempts per message in order, in the memory of one consumer."""
+    """Failed attempts of each message that is handled in order, counted in the memory of one consumer."""
 
     def __init__(self) -> None:
         self._tries: OrderedDict[tuple[int, Queue, int], int] = OrderedDict()

@@ -35,7 +35,7 @@ class ServiceSettings:
     Empty = they answer every caller that reaches their ports."""
     tls_cluster_listen_address: str = ""
     """host:port for calls of the other processes of the cluster, by mutual TLS. Enodes and name servers then answer
-    only health checks on listen_address. Empty = processes call each other in plaintext."""
+    only health checks and reflection on listen_address. Empty = processes call each other in plaintext."""
     tls_cluster_certificate_file: str = ""
     """The certificate of this process as caller and as server, PEM. It is read again when it changes, as are the next
     two."""

@@ -32,7 +32,7 @@ class PopRules:
 
 @dataclass(frozen=True, slots=True)
 class PopWish:
-    """One pop request."""
+    """One pop request of a group for queues of a topic on one enode."""
 
     topic_id: int
     group: str

@@ -42,8 +42,8 @@ def end_offsets(link: Link, options: ReadOptions, state: TopicState) -> dict[Que
     for queue, offset in found.items():
         if offset > state.ranges[queue].end:
             raise Invalid(
-                f"queue {queue.queue_id} of {queue.topic} on {queue.enode} ends at {state.ranges[queue].end}, "
-                f"not at {offset}",
+                f"endingOffsets {offset} is beyond the end {state.ranges[queue].end} of queue {queue.queue_id} of "
+                f"{queue.topic} on {queue.enode}; give at most {state.ranges[queue].end}",
                 field="endingOffsets",
             )
     return found

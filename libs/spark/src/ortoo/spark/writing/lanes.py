@@ -20,7 +20,7 @@ from ortoo.spark.writing.record_encoder import BatchCutter
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """The identity of a sender, from which the ids are derived by which an enode recognises a repeated batch.
+    """The identity of a sender. Idempotence ids are derived from it, so that an enode recognizes a repeated batch.
 
     It is one task of one batch of one query, the same for every attempt; or, with a nonce, one attempt only.
     """

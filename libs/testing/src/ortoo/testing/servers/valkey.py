@@ -45,7 +45,7 @@ class Valkey:
             await self._process.wait()
 
     def freeze(self) -> None:
-        """Stop its execution: it neither answers nor closes its connections."""
+        """Suspend the process: it neither answers nor closes its connections."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 

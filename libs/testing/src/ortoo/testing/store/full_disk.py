@@ -114,7 +114,7 @@ class Load:
                     self.changed.clear()
                     await self.changed.wait()
         except TimeoutError:
-            what = "nobody was refused" if refused else "no sender was accepted again"
+            what = "no sender was refused" if refused else "no sender was accepted again"
             raise Broken(f"{what} within {within_s} s") from None
         return clock.monotonic_s() - began_s
 

@@ -1,4 +1,4 @@
-"""Verdicts on leased messages: acknowledged, renewed, returned, parked."""
+"""The results of popped messages: ack, renewal of the lease, release, nack and parking."""
 
 from collections.abc import Iterable
 from dataclasses import replace

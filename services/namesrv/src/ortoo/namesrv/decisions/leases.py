@@ -167,9 +167,9 @@ class Leases:
         """Its earlier addresses. Errors: Conflict if it is still there."""
         if enode.address in known.left:
             raise Conflict(
-                f"enode {enode.name!r} is alive at {known.enode.address}, and this one is at {enode.address}, where it "
-                f"was before. Two processes have copies of store {enode.store_id}, and each stores messages that the "
-                "other one does not have; stop one of them",
+                f"enode {enode.name!r} is alive at {known.enode.address}, and a second process at {enode.address}, "
+                f"a former address, uses the same store. Two processes have copies of store {enode.store_id}, and each "
+                "stores messages that the other one does not have; stop one of them",
                 field="enode.address",
                 retry_after_ms=left_ms(known.until_s, now_s),
             )

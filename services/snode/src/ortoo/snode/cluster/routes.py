@@ -194,7 +194,7 @@ class EnodeEntry:
 
 @dataclass(frozen=True, slots=True)
 class SnodeEntry:
-    """A proxy."""
+    """A snode in the directory."""
 
     name: str
     address: str

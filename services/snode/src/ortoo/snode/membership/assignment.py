@@ -36,7 +36,7 @@ def assign(members: Mapping[str, Member], queues: Mapping[str, Sequence[Queue]])
 def _shares(
     strategy: AllocationStrategy, queues: Sequence[Queue], members: Mapping[str, Member]
 ) -> Mapping[str, Sequence[Queue]]:
-    """The assignment by the strategy; averagely if the strategy fails, so that the queues do not lie idle."""
+    """Assign queues by the strategy. If the strategy fails, divide them evenly, so that no queue stays unassigned."""
     if not queues:
         return {}
     try:

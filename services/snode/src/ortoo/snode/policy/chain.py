@@ -55,11 +55,11 @@ class Chain:
     """Interceptors, called in order."""
 
     def __init__(self, interceptors: Sequence[Interceptor]) -> None:
-        """Chain these."""
+        """Keep the interceptors, in the order of their calls."""
         self._interceptors = tuple(interceptors)
 
     async def before(self, call: Call) -> None:
-        """Call each; if one refuses, those before it get the error."""
+        """Call each interceptor. If one refuses the call, the interceptors before it are notified of the error."""
         for number, one in enumerate(self._interceptors):
             try:
                 await one.before(call)
@@ -68,12 +68,12 @@ class Chain:
                 raise
 
     async def after(self, call: Call) -> None:
-        """Notify each that the call succeeded."""
+        """Notify each interceptor that the call succeeded."""
         for one in self._interceptors:
             await one.after(call)
 
     async def on_error(self, call: Call, error: BaseException) -> None:
-        """Notify each that the call failed."""
+        """Notify each interceptor that the call failed."""
         await self._tell(self._interceptors, call, error)
 
     async def _tell(self, interceptors: Sequence[Interceptor], call: Call, error: BaseException) -> None:

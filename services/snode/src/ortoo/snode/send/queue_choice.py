@@ -24,7 +24,7 @@ def queue_of_level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
 
 
 def placed_by(messages: Sequence[Message], queue_of: Callable[[Message], Queue]) -> dict[Place, list[int]]:
-    """Rows by queue and sort."""
+    """Group the rows of messages by queue and kind of message."""
     placed: dict[Place, list[int]] = {}
     for row, message in enumerate(messages):
         rare = message.rare

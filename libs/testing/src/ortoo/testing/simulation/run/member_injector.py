@@ -176,7 +176,7 @@ class MemberInjector(Injector):
         self._replacing = ""
 
     async def _replaced(self, machine: MemberMachine, channels: Channels) -> bool:
-        """Do the next step; whether all are done."""
+        """Do the next step of the replacement; return whether all steps are done."""
         leader = next((one for one in self._members if one.leads), None)
         running = machine.running
         if leader is None or not machine.ready.is_set() or not isinstance(running, RunningMember):

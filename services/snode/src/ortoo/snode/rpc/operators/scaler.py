@@ -24,11 +24,11 @@ class ExternalScaler(ExternalScalerServicer):
     clock: Clock
 
     async def IsActive(self, request: pb.ScaledObjectRef, context: Context) -> pb.IsActiveResponse:
-        """Whether any replica must run."""
+        """Whether KEDA must run at least one pod of the consumer."""
         return pb.IsActiveResponse(result=await self.lag.is_active(Trigger.of(request.scalerMetadata)))
 
     async def StreamIsActive(self, request: pb.ScaledObjectRef, context: Context) -> AsyncIterator[pb.IsActiveResponse]:
-        """Whether any replica must run: at once, and at every change."""
+        """Whether KEDA must run at least one pod of the consumer: now, and at every change."""
         trigger, told = Trigger.of(request.scalerMetadata), None
         with self.long_calls.running():
             while True:
