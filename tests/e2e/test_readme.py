@@ -87,7 +87,7 @@ WRONG = {
     "empty body": (["send", "t", ""], ["empty"]),
     "property without a value": (["send", "t", "x", "--property", "name"], ["NAME=VALUE"]),
     "address that is none": (["topic", "list", "--address", "nowhere"], ["nowhere", "host:port"]),
-    "no server there": (["topic", "list", "--address", "127.0.0.1:1"], ["127.0.0.1:1", "check that a snode is running"]),
+    "no server there": (["topic", "list", "--address", "127.0.0.1:1"], ["127.0.0.1:1", "a snode is running"]),
 }
 
 

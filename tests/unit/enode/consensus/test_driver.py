@@ -1,17 +1,17 @@
 """The driver between the protocol and a slow log."""
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ortoo.common.errors import Conflict, DataLoss
+from ortoo.common.errors import Conflict
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.enode.consensus.driver import Doubts, Driver
 from ortoo.enode.disk.reign_file import KeptReign
 from ortoo.enode.members.driver import (
+    Action,
     AddLearner,
     Contradicted,
     HandOver,
@@ -24,7 +24,7 @@ from ortoo.enode.members.driver import (
     Write,
 )
 from ortoo.enode.members.identity import Configuration, Reign
-from ortoo.enode.members.log_outline import MembersFrame
+from ortoo.enode.members.log_outline import LogOutline, MembersFrame
 from ortoo.enode.members.messages import Ack, HeartbeatAnswer, MatchAsk, Matched, Newer, PromiseAsk
 from tests.unit.enode.members.test_member import FOUR, LATER_S, ONE, THREE, THREE_MEMBERS, TWO, Run, beat
 
@@ -131,25 +131,21 @@ async def test_a_leader_in_doubt_is_there_until_its_successor_leads() -> None:
     assert driver.over.done()
 
 
-async def test_no_action_is_executed_after_the_log_has_ended() -> None:
-    """A failure of the disk ends the driver first. Then a contradiction, or a write for it, has no effect."""
+@pytest.mark.parametrize("action", [Contradicted(THREE, 10, 20), Write(10, 10, ())])
+async def test_no_action_is_executed_after_the_log_has_ended(action: Action) -> None:
+    """The driver waits for an action, the disk fails, and an action arrives. It has no effect."""
     driver, log = leading()
     written: list[int] = []
 
     async def write(begin: int, frames: object) -> None:
         written.append(begin)
 
+    async def next_action() -> tuple[Action, LogOutline]:
+        log.engine.appender.on_failed("the disk failed")
+        return action, driver.member.log
+
     log.write = write
-    found = Contradicted(THREE, 10, 20)
-    await driver._do(found, driver.member.log)
-    with pytest.raises(DataLoss, match="lacks committed frames"):
-        driver.over.result()
-    driver.over = asyncio.get_running_loop().create_future()
-    working = asyncio.create_task(driver._work())
-    await asyncio.sleep(0)
-    log.engine.appender.on_failed("the disk failed")
-    await driver._do(found, driver.member.log)
-    driver._log_work.put_nowait((Write(10, 10, ()), driver.member.log))
-    await working
+    driver._log_work.get = next_action  # type: ignore[method-assign]
+    await driver._work()
     assert driver.over.result() == "the disk failed"
     assert not written

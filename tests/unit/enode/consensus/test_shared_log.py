@@ -1,6 +1,7 @@
 """The log of a replica that is emptied and restarts at another position."""
 
 import asyncio
+import contextlib
 import errno
 from dataclasses import replace
 from pathlib import Path
@@ -75,18 +76,13 @@ async def test_a_log_is_closed_with_copies_that_no_caller_has_flushed(monkeypatc
     copy = replace(frame, header=frame.header._replace(position=appender.appended_position))
     last = replace(copy, header=copy.header._replace(position=copy.header.end_position, flags=Flag.SEGMENT_END))
     log.follow()
-    waits = asyncio.Event()
 
     async def take(frame_bytes: int, *, is_state: bool) -> Segment:
-        waits.set()
-        return await asyncio.Future()
+        raise asyncio.CancelledError
 
     monkeypatch.setattr(appender.spares, "take", take)
-    copying = asyncio.create_task(log.write(appender.appended_position, [copy, last]))
-    await waits.wait()
-    copying.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await copying
+        await log.write(appender.appended_position, [copy, last])
     assert appender.appended_position == copy.header.end_position
     async with asyncio.timeout(10):
         await log.close()
@@ -117,17 +113,14 @@ async def test_a_start_without_a_descriptor_releases_the_folder(monkeypatch: pyt
         )
 
     monkeypatch.setattr(disk, "_need_descriptor", opened_or_refused)
-    refused = 0
-    while True:
-        try:
+    refused, log = 0, None
+    while log is None:
+        with contextlib.suppress(NoDescriptor):
             log = await opened(refused)
-        except NoDescriptor:
+        if log is None:
             refused += 1
-        else:
-            break
-        finally:
-            left = 1 << 30
-        await (await opened(1 << 30)).close()
+            await (await opened(1 << 30)).close()
+    left = 1 << 30
     await log.close()
     assert refused > 20
 

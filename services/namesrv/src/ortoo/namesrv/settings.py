@@ -33,7 +33,7 @@ class Settings(InnerSettings):
     lease_s: Annotated[float, Range(0.1, 3_600)] = 15.0
     """The time for which a process counts as alive after its registration."""
     member_lease_s: Annotated[float, Range(1, 3_600)] = 3.0
-    """The time for which an enode's replica counts as alive after its report; replicas report at least twice a second."""
+    """The time for which an enode's replica counts as alive after a report. Replicas report at least twice a second."""
     expiry_interval_s: Annotated[float, Range(0.01, 60)] = 1.0
     """The interval of the check for expired leases."""
     sync_interval_s: Annotated[float, Range(0.01, 60)] = 0.25

@@ -364,11 +364,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--points", type=int, default=2000, help="the number of crash points to check")
     parser.add_argument("--seed", type=int, default=1, help="the seed of the first recorded run")
     parser.add_argument("--steps", type=int, default=STEPS, help="the number of steps of a run")
-    parser.add_argument(
-        "--segment-bytes", type=int, default=SETTINGS.segment_bytes, help="the size of a segment; with small segments a checkpoint spans several"
-    )
+    parser.add_argument("--segment-bytes", type=int, default=SETTINGS.segment_bytes, help="the size of a segment")
     parser.add_argument("--every", type=int, default=1, help="check every Nth point only")
-    parser.add_argument("--variants", type=int, default=2, help="the number of outcomes for unsynced bytes at each point")
+    parser.add_argument("--variants", type=int, default=2, help="the number of outcomes for unsynced bytes")
     parser.add_argument("--point", type=int, help="check this point only")
     parser.add_argument("--life", type=int, help="check the run that begins after a crash at this point")
     parser.add_argument("--go-on", action="store_true", help="list every broken promise instead of the first")

@@ -185,7 +185,7 @@ class Driver:
         if isinstance(action, Write):
             await log.write(action.begin, action.content)
         elif isinstance(action, Contradicted):
-            self._end(contradiction(action, self.member.reign.epoch))
+            self.over.set_exception(contradiction(action, self.member.reign.epoch))
         elif isinstance(action, Cut):
             self._cuts = action.cuts
             await log.cut(outline)
@@ -226,14 +226,9 @@ class Driver:
         self.changed.set()
         _log.emit(log_events.LEADERSHIP_LOST, epoch=epoch, member=self.member.me.member.number)
 
-    def _end(self, reason: str | DataLoss) -> None:
-        """Let the log be opened again, or with an error let the process end. Only the first call has an effect."""
-        if self.over.done():
-            return
-        if isinstance(reason, str):
+    def _end(self, reason: str) -> None:
+        if not self.over.done():
             self.over.set_result(reason)
-        else:
-            self.over.set_exception(reason)
 
     def _compared(self, differing: list[str]) -> None:
         """Record a comparison of this replica's digests with the leader's, for the same position."""
@@ -303,10 +298,10 @@ class Driver:
 
         Later actions are not executed. The log no longer matches the protocol's state, so it is opened again.
         """
-        while not self.over.done():
+        while True:
             action, outline = await self._log_work.get()
             if self.over.done():
-                return
+                return  # for example because the disk failed
             try:
                 await self._do(action, outline)
             except Overloaded as error:

@@ -136,8 +136,8 @@ class NameServer:
             answer = await self.call(self.stub.GetUser, request, self.admin_metadata)
         except Forbidden as error:  # it is about this snode, not about the user
             raise Unavailable(
-                f"the name server does not let this snode read users: {error.message}. Give both the same admin_token_file, "
-                "or the snode a certificate of the role snode"
+                f"the name server does not let this snode read users: {error.message}. Give both the same "
+                "admin_token_file, or the snode a certificate of the role snode"
             ) from None
         if not answer.user.enabled:
             raise Forbidden(f"user {access_key} is disabled", field="access_key")

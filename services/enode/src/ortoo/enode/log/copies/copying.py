@@ -79,7 +79,7 @@ async def append_copies(appender: Appender, frames: Sequence[Frame]) -> None:
             appender.check_alive()
             entry = entry_of(frame.header, frame.body)
             if frame.header.flags & Flag.SEGMENT_END:
-                # The next segment is allocated before the frame is accepted, because the log cannot go on without it.
+                # The next segment is allocated before the frame is accepted: without it the log cannot continue.
                 spare = await appender.spares.take(appender.settings.segment_bytes, is_state=True)
                 appender.append_copy(entry, frame.data)
                 appender.end_segment(spare)
