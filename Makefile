@@ -164,11 +164,11 @@ simulate: $(READY)  ## Simulate a cluster with faults, 300 seeds (SEED=1000 SEED
 	  --workers $$(nproc)
 
 take-overs: $(READY)  ## Kill, freeze, empty, stop and cut off the leader of three real replicas under load, 12 rounds (ROUNDS=100)
-	@$(PY) -m tests.e2e.take_overs --rounds $(or $(ROUNDS),12)
+	@$(PY) -m tests.e2e.failovers --rounds $(or $(ROUNDS),12)
 
 hand-overs: $(READY)  ## Transfer the leadership of three real replicas under load 50 times, then stop the leader 50 times; report send latency (ROUNDS=50)
-	@$(PY) -m tests.e2e.take_overs --only hand-over --rounds $(or $(ROUNDS),50)
-	@$(PY) -m tests.e2e.take_overs --only stop --rounds $(or $(ROUNDS),50)
+	@$(PY) -m tests.e2e.failovers --only hand-over --rounds $(or $(ROUNDS),50)
+	@$(PY) -m tests.e2e.failovers --only stop --rounds $(or $(ROUNDS),50)
 
 rejoin: $(READY)  ## Empty the disk of a replica, add it again, and measure the time until it votes and the send latency meanwhile (MEGABYTES=2000)
 	@$(PY) -m tests.e2e.rejoin --megabytes $(or $(MEGABYTES),2000)
@@ -192,8 +192,8 @@ mutants: $(READY)  ## Mutate the deciding modules in thousands of ways and count
 	@$(PY) -m tests.mutation.table $(if $(NAME),"$(NAME)")
 
 explore: $(READY)  ## Explore the replication protocol: 10,000 walks a scenario, then each rule switched off until a loss is found, half an hour
-	@$(PY) -m tests.simulation.members.long_walks --seeds $(or $(SEEDS),10000)
-	@$(PY) -m tests.simulation.members.switched_off
+	@$(PY) -m tests.simulation.replicas.long_walks --seeds $(or $(SEEDS),10000)
+	@$(PY) -m tests.simulation.replicas.planted_bugs
 
 demo-spark: $(SPARK_READY) $(DEMO_READY)  ## The flights through the broker into a lake, reports about them, United's flights back, and a live join with the weather
 	@libs/spark/find_java.sh 'the demo on Spark'

@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.report import Figures, main
 from bench.stores import open_store
 from ortoo.common.records.batch import encode
-from ortoo.enode.changes.all import Change, LocksPut, OffsetsCommitted
+from ortoo.enode.changes.kinds import Change, LocksPut, OffsetsCommitted
 from ortoo.enode.changes.groups import Mode, ModeSet, SentBack
 from ortoo.enode.changes.pops import PopLeased
 from ortoo.enode.store.store import Store, TopicCopy

@@ -12,7 +12,7 @@ from bench.percentiles import latency_figures
 from bench.report import Figures, main, ratio
 from bench.stores import TOPIC_ID, open_store, repeated_batches
 from ortoo.enode.disk.disk import RealDisk, RealFile
-from ortoo.enode.reigns.serving import SWITCH_INTERVAL_S
+from ortoo.enode.leadership.services import SWITCH_INTERVAL_S
 
 METHOD = (
     "one batch after another is appended to a store in this process. Every fdatasync is timed in the flush thread, "

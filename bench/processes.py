@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ortoo.cli.demo.role_process import RoleProcess
+from ortoo.cli.demo.role_subprocess import RoleProcess
 
 
 @dataclass(frozen=True, slots=True)

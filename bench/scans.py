@@ -20,7 +20,7 @@ from ortoo.common.filters.projection import columns_of
 from ortoo.common.machine.allocator import keep_freed_buffers
 from ortoo.common.records.batch import encode
 from ortoo.common.records.builder import cut
-from ortoo.enode.rpc.streams.pushed_down import PART_BYTES, PushedDown
+from ortoo.enode.rpc.streams.pushdown import PART_BYTES, PushedDown
 from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_pb2
 

@@ -46,8 +46,8 @@ async def measure(arguments: argparse.Namespace) -> report.Figures:
     with tempfile.TemporaryDirectory(prefix="ortoo-bench-spark-") as folder:
         async with processes.cluster() as cluster:
             await _fill(cluster.address, arguments.rows, arguments.body_bytes)
-            from ortoo.spark.pipeline.running.session import session
-            from ortoo.spark.pipeline.running.settings import SparkSettings
+            from ortoo.spark.pipeline.runtime.session import session
+            from ortoo.spark.pipeline.runtime.settings import SparkSettings
 
             conf = (f"spark.driver.memory={arguments.memory}", "spark.driver.host=127.0.0.1")
             with session(SparkSettings("local[2]", conf)) as spark:
@@ -182,7 +182,7 @@ def _first(address: str, rows: int) -> str:
     import json
 
     from ortoo.spark.core.link import Cluster, link_to
-    from ortoo.spark.reading.limits import limited
+    from ortoo.spark.reading.batch_limits import limited
 
     link = link_to(Cluster((address,)))
     described = link.run(link.admin.describe_topic(TOPIC)).queues

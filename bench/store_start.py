@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.processes import memory_mib
 from bench.report import Figures, main, ratio
 from bench.stores import QUEUES, TOPIC_ID, append_all, open_store, repeated_batches
-from ortoo.cli.demo.role_process import RoleProcess
+from ortoo.cli.demo.role_subprocess import RoleProcess
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.v1 import enode_pb2, enode_pb2_grpc, record_pb2

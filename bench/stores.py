@@ -14,7 +14,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.reigns.serving import SWITCH_INTERVAL_S
+from ortoo.enode.leadership.services import SWITCH_INTERVAL_S
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 
 TOPIC_ID = 1

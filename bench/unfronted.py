@@ -8,7 +8,7 @@ import os
 import sys
 from unittest import mock
 
-from ortoo.common.grpc.front.core import Core
+from ortoo.common.grpc.completion_queue.core import Core
 
 if __name__ == "__main__":
     role = "enode" if "ORTOO_ENODE_LISTEN_ADDRESS" in os.environ else "snode"

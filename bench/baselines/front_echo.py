@@ -5,7 +5,7 @@ from typing import Any
 
 import grpc
 
-from ortoo.common.grpc.front.core import Core, CoreCall
+from ortoo.common.grpc.completion_queue.core import Core, CoreCall
 from ortoo.common.grpc.server import OPTIONS
 from ortoo.common.process.clock import SystemClock
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.peers import jars
 from bench.peers.servers import DidNotStart, Servers, java_server
-from ortoo.cli.demo.role_process import free_addresses
+from ortoo.cli.demo.role_subprocess import free_addresses
 
 HEAP_MIB = 768
 SHIPPED: Mapping[str, str] = {}

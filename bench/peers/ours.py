@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.peers.servers import Servers
 from bench.processes import cluster
 from ortoo.client import connect
-from tests.e2e.member_cluster import leading, member_cluster, whole
+from tests.e2e.replica_cluster import leading, member_cluster, whole
 
 
 @asynccontextmanager

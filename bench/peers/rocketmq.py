@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.peers import jars
 from bench.peers.servers import Servers, java_server
-from ortoo.cli.demo.role_process import free_addresses
+from ortoo.cli.demo.role_subprocess import free_addresses
 
 NAMESRV_HEAP_MIB, BROKER_HEAP_MIB, PROXY_HEAP_MIB = 128, 1024, 512
 BROKER = """brokerClusterName=DefaultCluster

@@ -8,10 +8,10 @@ from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import open_batch
-from ortoo.enode.deferred.checks import CheckSchedule
-from ortoo.enode.deferred.delays import Delays
-from ortoo.enode.deferred.moves import TimerMoves
-from ortoo.enode.deferred.transactions import Transactions
+from ortoo.enode.transactions.checks import CheckSchedule
+from ortoo.enode.delays.scheduler import Delays
+from ortoo.enode.delays.segment_rescue import TimerMoves
+from ortoo.enode.transactions.coordinator import Transactions
 from ortoo.enode.store.store import Store
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk

@@ -18,7 +18,7 @@ from ortoo.enode.index.survey import Survey
 from ortoo.enode.log import scan
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import Slice
-from ortoo.enode.log.flushing.group import Group
+from ortoo.enode.log.flushing.flush_group import Group
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.segment import Segment, remove_below, segment_name
 from ortoo.enode.recovery import opening as recovery

@@ -11,14 +11,14 @@ from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Renew, ReplayWi
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.enode.changes.all import Change
+from ortoo.enode.changes.kinds import Change
 from ortoo.enode.changes.groups import Mode
-from ortoo.enode.deferred.checks import CheckSchedule
-from ortoo.enode.deferred.delays import Delays
-from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.deferred.transactions import Transactions
+from ortoo.enode.transactions.checks import CheckSchedule
+from ortoo.enode.delays.scheduler import Delays
+from ortoo.enode.appends.router import Intake
+from ortoo.enode.transactions.coordinator import Transactions
 from ortoo.enode.pops.reading import OpenedBatches
-from ortoo.enode.pops.sending_back import SendingBack
+from ortoo.enode.pops.retry_copies import SendingBack
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.lock_table import Granted, LockRequest
 from ortoo.enode.store.store import TopicCopy

@@ -6,7 +6,7 @@ import pytest
 
 from ortoo.common.errors import Conflict, Overloaded
 from ortoo.common.groups.pop import GiveBack, PopWish
-from ortoo.enode.changes.all import Change
+from ortoo.enode.changes.kinds import Change
 from ortoo.enode.changes.pops import PopLeased
 from ortoo.enode.pops.attempts import CALLED_OFF_S
 from tests.contract.one_store import TOPIC

@@ -16,7 +16,7 @@ from apache.rocketmq.v2 import service_pb2 as s
 from ortoo.common.groups.handle import Handle, HandleKind
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.keda import externalscaler_pb2
-from ortoo.snode.policy.access_needs import NEEDS, needs_of
+from ortoo.snode.policy.required_permissions import NEEDS, needs_of
 from ortoo.snode.policy.access_rules import AccessRules, access_rules_of
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.testing.servers.cluster import Cluster, open_cluster

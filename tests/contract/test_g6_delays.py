@@ -10,8 +10,8 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.enode.changes.all import Change
-from ortoo.enode.deferred.moves import TimerMoves
+from ortoo.enode.changes.kinds import Change
+from ortoo.enode.delays.segment_rescue import TimerMoves
 from ortoo.enode.log.settings import FlushMode
 from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC

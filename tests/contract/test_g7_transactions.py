@@ -11,7 +11,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import Source, Verdict
-from ortoo.enode.deferred.checks import DueCheck
+from ortoo.enode.transactions.checks import DueCheck
 from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC
 

@@ -11,10 +11,10 @@ from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import BODY_BYTES_MAX, Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
-from ortoo.enode.deferred.delays import Delays
-from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.delays.scheduler import Delays
+from ortoo.enode.appends.router import Intake
 from ortoo.enode.pops.parking import RETRY_DELAY_MS, DeadLetter
-from ortoo.enode.pops.sending_back import SendingBack
+from ortoo.enode.pops.retry_copies import SendingBack
 from ortoo.testing.time.virtual_clock import EPOCH_MS
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import DEAD_LETTERS, GROUP, PopStore, play, texts

@@ -7,7 +7,7 @@ import pytest
 
 from ortoo.enode.changes.groups import Mode, SentBack
 from ortoo.enode.changes.pops import PopFinished, PopLeased
-from ortoo.enode.cluster.group_lives import GroupLives
+from ortoo.enode.cluster.group_retention import GroupLives
 from ortoo.enode.state.tables.pops import REPLAY_PREFIX, FinishReason
 from ortoo.enode.store.lock_table import LockRequest
 from ortoo.testing.disks.disk_image import Fate

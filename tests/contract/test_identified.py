@@ -12,9 +12,9 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
-from ortoo.enode.deferred.identified import IdentifiedIntake, Place
-from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.log.answers import Appended
+from ortoo.enode.appends.deduplicated import IdentifiedIntake, Place
+from ortoo.enode.appends.router import Intake
+from ortoo.enode.log.results import Appended
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.time.virtual_clock import VirtualClock

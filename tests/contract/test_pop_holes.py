@@ -2,7 +2,7 @@
 
 import pytest
 
-from ortoo.enode.changes.all import OffsetsSkipped
+from ortoo.enode.changes.kinds import OffsetsSkipped
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import GROUP, PopStore, play, texts
 

@@ -9,9 +9,9 @@ from ortoo.common.errors import Conflict, NotFound, OrtooError, Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
-from ortoo.enode.deferred.checks import DueCheck
-from ortoo.enode.deferred.transactions import ENDED_DUE_MAX
-from ortoo.enode.disk.whole_files import read_whole
+from ortoo.enode.transactions.checks import DueCheck
+from ortoo.enode.transactions.coordinator import ENDED_DUE_MAX
+from ortoo.enode.disk.atomic_files import read_whole
 from ortoo.testing.store.workload import FOLDER
 from tests.contract.deferred_store import DeferredStore
 from tests.contract.one_store import TOPIC

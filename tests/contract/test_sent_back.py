@@ -14,10 +14,10 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.text_rules import PROPERTIES_MAX
-from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.deferred.moves import TimerMoves
+from ortoo.enode.appends.router import Intake
+from ortoo.enode.delays.segment_rescue import TimerMoves
 from ortoo.enode.pops.reading import OpenedBatches
-from ortoo.enode.pops.sending_back import SendingBack
+from ortoo.enode.pops.retry_copies import SendingBack
 from ortoo.enode.store.store import Store, TopicCopy
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk

@@ -16,7 +16,7 @@ import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from ortoo.common.process import front
+from ortoo.common.process import entry_point
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.service import Running
@@ -115,7 +115,7 @@ async def open_ailing(settings: Settings) -> AsyncIterator[Running]:
 def main() -> int:
     """Run the program like `ortoo-enode`."""
     vars(telemetry)["Metrics"] = functools.partial(Metrics, series_max=SERIES_MAX)
-    return front.main(
+    return entry_point.main(
         dataclasses.replace(ROLE, open=lambda loaded, load_again: open_ailing(loaded.settings)), sys.argv[1:]
     )
 

@@ -33,8 +33,8 @@ from ortoo.testing.servers.postgres import postgres
 from ortoo.testing.servers.processes import RoleProcess
 from ortoo.testing.servers.valkey import valkey
 from tests.e2e.drill import run_drill
-from tests.e2e.member_cluster import member_cluster
-from tests.e2e.take_overs import Round, TakeOvers, under_load
+from tests.e2e.replica_cluster import member_cluster
+from tests.e2e.failovers import Round, TakeOvers, under_load
 
 HARMS = ("kill", "freeze", "empty")
 TOLD = {"kill": "killed (SIGKILL)", "freeze": "frozen (SIGSTOP)", "empty": "killed, and its disk emptied"}

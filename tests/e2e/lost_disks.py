@@ -39,7 +39,7 @@ from ortoo.testing.simulation.run.scenarios import SCENARIOS
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.scenario import Scenario
 from tests.e2e.drill import run_drill, say
-from tests.e2e.member_cluster import ENODE, leading, member_cluster, replace_disk, whole
+from tests.e2e.replica_cluster import ENODE, leading, member_cluster, replace_disk, whole
 from tests.e2e.repeating import Repeating
 
 KINDS = ("deduplicating", "delaying", "ordering", "parking", "popping", "pulling", "pushing", "rocketmq", "transacting")

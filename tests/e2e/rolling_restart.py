@@ -54,7 +54,7 @@ from ortoo.testing.servers.processes import SMALL_STORE, DidNotStart, ProcessClu
 from ortoo.testing.servers.valkey import valkey
 from tests.e2e.drill import run_drill, say
 from tests.e2e.machine import Machine
-from tests.e2e.member_cluster import leading, member_cluster, whole
+from tests.e2e.replica_cluster import leading, member_cluster, whole
 from tests.repo.tree import ROOT
 
 Step = tuple[RoleProcess, Mapping[str, str]]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lost_snode import lose_snode
-from tests.e2e.member_storm import member_storm
-from tests.e2e.slow_member import slow_member
+from tests.e2e.reconnect_storm import member_storm
+from tests.e2e.slow_replica import slow_member
 from tests.e2e.store_away import store_away
 
 

@@ -30,7 +30,7 @@ from ortoo.client import (
 )
 from ortoo.client.admin.admin import Admin
 from ortoo.client.admin.descriptions import Adoption, TopicPlacement
-from ortoo.client.admin.members import MemberAdmin
+from ortoo.client.admin.replicas import MemberAdmin
 from ortoo.testing.servers import command
 from ortoo.testing.servers.cluster import open_cluster
 

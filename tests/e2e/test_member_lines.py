@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.member_lines import ON_LINUX, MemberLines, member_lines
+from tests.e2e.replica_network import ON_LINUX, MemberLines, member_lines
 
 pytestmark = ON_LINUX
 

@@ -8,7 +8,7 @@ import pytest
 
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
-from ortoo.enode.disk.tide_mark import decode_slots
+from ortoo.enode.disk.durable_mark import decode_slots
 from ortoo.enode.log.segment import SUFFIX
 from ortoo.testing.servers import grpcurl
 from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_batches, open_lone_enode, stored_batches, topic

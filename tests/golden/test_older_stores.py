@@ -17,11 +17,11 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.deferred.checks import CheckSchedule
-from ortoo.enode.deferred.delays import Delays
-from ortoo.enode.deferred.identified import IdentifiedIntake
-from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.deferred.transactions import Transactions
+from ortoo.enode.transactions.checks import CheckSchedule
+from ortoo.enode.delays.scheduler import Delays
+from ortoo.enode.appends.deduplicated import IdentifiedIntake
+from ortoo.enode.appends.router import Intake
+from ortoo.enode.transactions.coordinator import Transactions
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.store.store import Store, StoreSettings

@@ -24,7 +24,7 @@ from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.members_pb2_grpc import MemberServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from tests.integration.certificates import NAME, Authority
-from tests.integration.enode_members import leading, open_members
+from tests.integration.enode_replicas import leading, open_members
 from tests.integration.health import until_ready
 
 ROLES = ("namesrv", "enode", "snode")

@@ -17,7 +17,7 @@ from ortoo.v1 import enode_deferred_pb2, members_pb2, namesrv_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.members_pb2_grpc import MemberServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
-from tests.integration.enode_members import open_members
+from tests.integration.enode_replicas import open_members
 from tests.integration.health import until_ready
 
 TOKEN, OTHER = "a-token-of-this-cluster", "a-token-of-another-one"

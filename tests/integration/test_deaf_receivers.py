@@ -16,9 +16,9 @@ from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Message, connect
-from ortoo.common.grpc.around.call_memory import TRANSPORT_COPIES
+from ortoo.common.grpc.layers.call_memory import TRANSPORT_COPIES
 from ortoo.common.grpc.bulk_calls import batch_of
-from ortoo.common.grpc.front.core import CoreCall
+from ortoo.common.grpc.completion_queue.core import CoreCall
 from ortoo.common.grpc.tls import made_certificate
 from ortoo.common.process.memory_budget import RESIDENT_PERCENT
 from ortoo.common.records.view import open_batch

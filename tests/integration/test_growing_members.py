@@ -11,7 +11,7 @@ from ortoo.enode.log.settings import StoreSettings
 from ortoo.testing.servers.cluster import open_cluster
 from ortoo.testing.servers.ports import free_ports
 from tests.golden.test_older_stores import JOBS, ORDERS, STORES, bodies
-from tests.integration.enode_members import leading, one_member
+from tests.integration.enode_replicas import leading, one_member
 
 SAMPLE = STORES / "b272859"
 STORE = StoreSettings(cluster="sample", segment_bytes=1 << 16, headroom_bytes=0, retention_age_ms=0)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.cluster.route_news import whole_news
+from ortoo.common.cluster.route_watch import whole_news
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX, Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.leases import Enode
+from ortoo.namesrv.decisions.process_leases import Enode
 from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.route_changes import Contents, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import MessageType, Permission, Placement, Topic

@@ -15,7 +15,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.engine import engine_of
-from ortoo.namesrv.decisions.leases import Enode
+from ortoo.namesrv.decisions.process_leases import Enode
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.testing.servers.postgres import postgres

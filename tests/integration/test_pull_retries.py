@@ -132,7 +132,7 @@ async def test_a_message_that_cannot_be_given_back_comes_again_here(mq: Client) 
     async def refuse(*_: object, **__: object) -> None:
         raise Unavailable("not now")
 
-    with mock.patch("ortoo.client.pull.handling.send_back", refuse):
+    with mock.patch("ortoo.client.pull.pull_handlers.send_back", refuse):
         async with mq.pull_consumer("g", "one", PROMPT) as consumer:
             running = beside(consumer.run_batches(handle, Handling(batch_messages_max=4, retry_delay_ms=50)))
             await until(lambda: len(calls) == 2)
@@ -152,7 +152,7 @@ async def test_with_one_handler_at_a_time_a_message_that_stays_here_waits_for_no
 
     async with mq.pull_consumer("g", "one", PROMPT) as consumer:
         away = mock.AsyncMock(side_effect=Unavailable("away"))
-        with mock.patch("ortoo.client.pull.handling.send_back", away):
+        with mock.patch("ortoo.client.pull.pull_handlers.send_back", away):
             running = beside(consumer.run(handle, Handling(concurrency=1, retry_delay_ms=50)))
             await until(lambda: len(seen) == 2)
             running.cancel()

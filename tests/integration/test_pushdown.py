@@ -237,7 +237,7 @@ async def test_readers_get_the_same_from_an_enode_that_cannot_choose(
         answers.append(bulky.message.pushed_down)
         return fetched_of(bulky)
 
-    monkeypatch.setattr("ortoo.snode.enodes.member_link.fetched_of", counted)
+    monkeypatch.setattr("ortoo.snode.enodes.replica_link.fetched_of", counted)
     if is_old:
         monkeypatch.setattr("ortoo.enode.rpc.streams.fetch.PushedDown.of", lambda request: None)
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(30):

@@ -25,7 +25,7 @@ from ortoo.namesrv.decisions.handle_keys import DAY_MS, HANDLE_LIFE_MS, KeyRotat
 from ortoo.namesrv.decisions.route_changes import Contents
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
-from ortoo.snode.rocketmq.send.recalling import joined_handle
+from ortoo.snode.rocketmq.send.recall_message import joined_handle
 from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.testing.time.virtual_clock import VirtualClock
 from ortoo.v1 import enode_deferred_pb2, failure_pb2, namesrv_pb2, pop_pb2, producer_pb2, record_pb2

@@ -13,7 +13,7 @@ from apache.rocketmq.v2 import service_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import ConsumerSettings, connect
-from ortoo.client.admin.examination import Speaks, examine
+from ortoo.client.admin.address_check import Speaks, examine
 from ortoo.common.errors import Invalid, Unavailable
 from ortoo.snode.settings import load
 from ortoo.testing.servers.cluster import open_cluster

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.namesrv.decisions.members import LogTail, MemberReport, Members, Proposal
+from ortoo.namesrv.decisions.replicas import LogTail, MemberReport, Members, Proposal
 from ortoo.namesrv.decisions.proposals import Standing, next_epoch, wanted
-from tests.unit.namesrv.decisions.members_of_one import ids, report
+from tests.unit.namesrv.decisions.replicas_of_one import ids, report
 from tests.unit.namesrv.proposal_row import ProposalRow
 
 NUMBERS = st.integers(1, 3)

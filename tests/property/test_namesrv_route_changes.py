@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.leases import Enode, Snode
+from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.route_changes import Contents, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import Permission, Placement, Topic
 

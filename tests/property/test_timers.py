@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ortoo.enode.changes.all import Change, TopicGone, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import Change, TopicGone, decode_changes, encode_changes
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.state.tables.timers import FAR_MS, Timers
 from ortoo.enode.state.timer_bucket import Hold

@@ -85,7 +85,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "tests/unit/bench/test_peers.py": {"NOT MEASURED": "the form of a skip", "NO matplotlib": "the form of a skip"},
     "tests/repo/test_client_api.py": {"async def send(": "code"},
     "tests/simulation/test_runs.py": {"import gc, sys": "code"},
-    "libs/spark/src/ortoo/spark/pipeline/running/page.py": {"body{font": "a style sheet"},
+    "libs/spark/src/ortoo/spark/pipeline/runtime/report_page.py": {"body{font": "a style sheet"},
     "tests/repo/test_prose.py": {"": "the rules name the words that they refuse"},
 }
 """File to words to reason. A sentence that contains the words is let through."""

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from ortoo.client import Client, ConsumerSettings, Message, NotFound, PopSettings, PullSettings
 from ortoo.testing.simulation.cluster.cluster import Shape
 from ortoo.testing.simulation.kernel.process import current_process
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 
 SHAPE = Shape(enodes=2, snodes=2)
 PATIENCE_S = (0.012, 0.08)

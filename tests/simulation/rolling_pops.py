@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ortoo.client import Client, Fenced, OrtooError, PopSettings, Unavailable
 from ortoo.testing.simulation.cluster.cluster import Shape
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 
 SHAPE = Shape(enodes=2, snodes=2)
 MEMBERS = Shape(enodes=1, snodes=2, members=3)

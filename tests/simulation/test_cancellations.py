@@ -10,7 +10,7 @@ from ortoo.client import PopSettings
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.snode.rpc.pop import PopCalls
 from tests.simulation.cancellations import called_off
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 
 
 def test_of_calls_that_are_called_off_at_any_await_nothing_is_left() -> None:

@@ -3,10 +3,10 @@
 import pytest
 
 from ortoo.client import ProducerSettings
-from ortoo.enode.consensus import driver, log_bytes
-from ortoo.enode.reigns.member import RunningMember
+from ortoo.enode.replication import driver, log_bytes
+from ortoo.enode.leadership.running_replica import RunningMember
 from ortoo.testing.simulation.cluster.roles import MemberMachine
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_take_over import THREE, leader, topic
 
 LATE_BYTES, PART_BYTES, BYTES_PER_S = 50_000, 20_000, 100_000

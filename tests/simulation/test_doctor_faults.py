@@ -10,13 +10,13 @@ import pytest
 from ortoo.cli.doctor import run as doctor
 from ortoo.cli.doctor.findings import Finding, of_cluster
 from ortoo.client import Client, Message, OrtooError, PopSettings, ProducerSettings, Verdict
-from ortoo.client.admin.examination import Examination, Speaks
+from ortoo.client.admin.address_check import Examination, Speaks
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.testing.simulation.cluster.cluster import Shape
 from ortoo.testing.simulation.cluster.roles import SEGMENT_BYTES
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 
 WITHIN_S = 5.0
 BODY = b"m" * 2_000

@@ -7,7 +7,7 @@ import pytest
 from ortoo.cli.commands.draining import drain, fill
 from ortoo.client import Conflict, Message, PopSettings, ProducerSettings
 from ortoo.testing.simulation.cluster.cluster import Shape
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 
 MESSAGES = 1_200
 RATE = 400

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from ortoo.client import Client, OrtooError
-from ortoo.enode.reigns.member import RunningMember
+from ortoo.enode.leadership.running_replica import RunningMember
 from ortoo.enode.settings import Durability
 from ortoo.testing.simulation.cluster.roles import MemberMachine
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_take_over import TAKE_OVER_S, THREE, bodies, leader, sent, topic
 
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 from unittest import mock
 
 from ortoo.common.errors import Overloaded
-from ortoo.enode.consensus.driver import Driver
-from ortoo.enode.reigns import lives
-from ortoo.enode.reigns.member import RunningMember
+from ortoo.enode.replication.driver import Driver
+from ortoo.enode.leadership import lives
+from ortoo.enode.leadership.running_replica import RunningMember
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 from ortoo.testing.simulation.run.agreement import differences
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_take_over import THREE, leader, sent, topic
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ortoo.testing.simulation.kernel.chances import Chances
+from ortoo.testing.simulation.kernel.random_streams import Chances
 from ortoo.testing.simulation.kernel.event_loop import OutsideSimulation, Stuck, VirtualLoop
 from ortoo.testing.simulation.kernel.garbage import garbage_of_its_own
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, bury_all

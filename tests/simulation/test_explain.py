@@ -6,7 +6,7 @@ import pytest
 
 from ortoo.client import Client, ConsumerSettings, Message, PopSettings, Sql
 from ortoo.testing.simulation.cluster.cluster import Shape
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 
 
 async def states(client: Client, **options: Any) -> list[tuple[int, str, int]]:

@@ -1,8 +1,8 @@
 """The writes of an idle cluster."""
 
-from ortoo.enode.changes.all import OffsetsCommitted
+from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.testing.simulation.cluster.roles import SEGMENT_BYTES
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_equal_states import agreed, driver
 from tests.simulation.test_take_over import THREE, leader, topic
 

@@ -14,7 +14,7 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.testing.simulation.cluster.cluster import Shape
 from tests.integration.lite_client import ADD, COMPLETE, GROUP, TOPIC, LiteClient, bodies
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 
 SHAPE = Shape(enodes=2, snodes=2)
 TTL_MS = 60_000

@@ -12,10 +12,10 @@ import pytest
 
 from ortoo.client import Client, OrtooError
 from ortoo.common.errors import DataLoss
-from ortoo.enode.reigns.member import RunningMember
+from ortoo.enode.leadership.running_replica import RunningMember
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX, differences
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_equal_states import agreed
 from tests.simulation.test_take_over import THREE, bodies, sent, topic
 from tests.store_files import FILES, FULL_SEGMENT, Harm, Start, StoreFile, names_of, of_another_log, undescribed

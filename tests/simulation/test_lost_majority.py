@@ -8,13 +8,13 @@ import grpc
 from ortoo.client import OrtooError
 from ortoo.common.grpc.channels import Channels
 from ortoo.enode.offline.elect import go_on_alone, survivor
-from ortoo.enode.recovery.member_opening import known_end
-from ortoo.enode.reigns.member import RunningMember
+from ortoo.enode.recovery.replica_opening import known_end
+from ortoo.enode.leadership.running_replica import RunningMember
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 from ortoo.v1 import enode_members_pb2 as pb
 from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
 from ortoo.v1.member_report_pb2 import MemberId
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 
 

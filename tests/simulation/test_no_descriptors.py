@@ -8,7 +8,7 @@ from ortoo.client import OrtooError, ProducerSettings
 from ortoo.enode.app import RunningEnode
 from ortoo.testing.simulation.cluster.cluster import Shape
 from ortoo.testing.simulation.cluster.roles import MemberMachine
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 
 BODY = b"m" * 8_000

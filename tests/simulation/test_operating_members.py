@@ -4,11 +4,11 @@ import pytest
 
 from ortoo.client import Conflict
 from ortoo.common.grpc.channels import Channels
-from ortoo.enode.reigns.member import RunningMember
-from ortoo.enode.rpc.members.peers import join
+from ortoo.enode.leadership.running_replica import RunningMember
+from ortoo.enode.rpc.replicas.peers import join
 from ortoo.testing.simulation.cluster.cluster import Shape
 from ortoo.v1.members_pb2 import JoinRequest
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_take_over import THREE, leader, sent, topic
 
 

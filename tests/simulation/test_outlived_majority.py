@@ -9,11 +9,11 @@ from ortoo.common.records.batch import Message, encode
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.changes.halves import Source, Verdict
 from ortoo.enode.offline.elect import go_on_alone
-from ortoo.enode.reigns.member import RunningMember
-from ortoo.enode.reigns.serving import Parts
+from ortoo.enode.leadership.running_replica import RunningMember
+from ortoo.enode.leadership.services import Parts
 from ortoo.enode.store.lock_table import Granted, LockRequest
 from ortoo.testing.simulation.cluster.roles import MemberMachine
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_take_over import THREE, leader, sent, topic
 
 PRODUCER = 7

@@ -4,10 +4,10 @@ import asyncio
 
 from ortoo.client import Client
 from ortoo.enode.log.frame import MAGIC_BYTES
-from ortoo.enode.reigns.member import RunningMember
+from ortoo.enode.leadership.running_replica import RunningMember
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_take_over import THREE, leader, topic
 
 MESSAGE = b"." * 500

@@ -4,13 +4,13 @@ import contextlib
 from functools import partial
 
 from ortoo.client import Client, Message, OrtooError, PullSettings, Queue
-from ortoo.enode.log.copies.copying import frames_in
+from ortoo.enode.log.copies.frame_copies import frames_in
 from ortoo.enode.log.frame import BadFrame
-from ortoo.enode.reigns.member import RunningMember
+from ortoo.enode.leadership.running_replica import RunningMember
 from ortoo.testing.disks.disk_image import KEEP_EVERYTHING
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 
 FILLING = b"." * 24_000

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from ortoo.enode.offline.elect import go_on_alone
-from ortoo.enode.recovery.member_opening import known_end
+from ortoo.enode.recovery.replica_opening import known_end
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from ortoo.client import Client, Queue
 from ortoo.common.grpc.channels import Channels
-from ortoo.enode.consensus.driver import Driver
-from ortoo.enode.reigns.member import RunningMember
+from ortoo.enode.replication.driver import Driver
+from ortoo.enode.leadership.running_replica import RunningMember
 from ortoo.snode.enodes.request_stream import LEFT_ALONE_S
 from ortoo.snode.settings import ReadFrom
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 from ortoo.v1 import enode_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_equal_states import agreed, driver
 from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 

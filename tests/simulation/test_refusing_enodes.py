@@ -13,7 +13,7 @@ from ortoo.testing.simulation.cluster.cluster import Shape
 from ortoo.testing.simulation.cluster.roles import EnodeMachine
 from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 
 SENDS = 400
 BODY = b"m" * 2_000

@@ -8,13 +8,13 @@ import pytest
 from ortoo.client import Client, DataLoss, OrtooError, Queue
 from ortoo.common.grpc.channels import Channels
 from ortoo.enode.log.segment import INDEX_SUFFIX
-from ortoo.enode.reigns.member import RunningMember
+from ortoo.enode.leadership.running_replica import RunningMember
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX, differences
 from ortoo.v1 import enode_members_pb2 as pb
 from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
 from ortoo.v1.member_report_pb2 import MemberId
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_take_over import THREE, bodies, leader, topic
 
 MESSAGES = [b"%02d" % number * 10_000 for number in range(12)]

@@ -14,7 +14,7 @@ from ortoo.testing.simulation.cluster.cluster import Shape
 from ortoo.testing.simulation.cluster.roles import EnodeMachine
 from ortoo.testing.simulation.run.outcome import Choices
 from ortoo.testing.simulation.run.simulation import run
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 
 
 def test_a_message_whose_parking_is_asked_for_twice_has_one_dead_letter() -> None:

@@ -7,7 +7,7 @@ import pytest
 from ortoo.client import Client, NotFound, OrtooError, Unavailable
 from ortoo.common.errors import Invalid
 from ortoo.testing.simulation.cluster.cluster import Shape
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 
 
 async def values(client: Client, role: str, name: str) -> dict[str, tuple[str, str]]:

@@ -8,7 +8,7 @@ from ortoo.common.process.background import Background
 from ortoo.testing.simulation.cluster.cluster import Shape
 from ortoo.v1 import pop_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 from tests.simulation.test_take_over import sent
 
 SLOW = 100_000.0

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ortoo.testing.simulation.findings import Finding
+from ortoo.testing.simulation.violations import Finding
 from ortoo.testing.simulation.run.outcome import Choices, Outcome
 from ortoo.testing.simulation.run.plan import Fault
 from ortoo.testing.simulation.run.shrink import shrunk

@@ -12,7 +12,7 @@ from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.testing.disks.disk_image import KEEP_NOTHING
 from ortoo.testing.simulation.disk.platter import PowerIsOff
 from ortoo.testing.simulation.disk.simulated_disk import MachineDisk
-from ortoo.testing.simulation.kernel.chances import Chances
+from ortoo.testing.simulation.kernel.random_streams import Chances
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.run import simulation
 from ortoo.testing.simulation.run.outcome import Choices

@@ -9,13 +9,13 @@ import pytest
 from ortoo.client import Client, OrtooError, Producer, ProducerSettings, Queue
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
-from ortoo.enode.reigns.member import RunningMember
+from ortoo.enode.leadership.running_replica import RunningMember
 from ortoo.testing.simulation.cluster.cluster import Shape
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 from ortoo.v1 import enode_members_pb2 as pb
 from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
 from ortoo.v1.member_report_pb2 import MemberId
-from tests.simulation.stage import Stage, play
+from tests.simulation.scripted_cluster import Stage, play
 
 THREE = Shape(enodes=1, snodes=1, members=3)
 TAKE_OVER_S = 6.0

@@ -19,8 +19,8 @@ from ortoo.spark import register
 from ortoo.spark.format.source import OrtooDataSource
 from ortoo.spark.lake.lake_sink import LakeDataSource, lake_schema
 from ortoo.spark.lake.table import Lake
-from ortoo.spark.pipeline.running.session import session
-from ortoo.spark.pipeline.running.settings import SparkSettings
+from ortoo.spark.pipeline.runtime.session import session
+from ortoo.spark.pipeline.runtime.settings import SparkSettings
 from ortoo.spark.writing.stream_write import StreamWriter
 
 COLUMNS = "topic,enode,queue_id,offset,body,stored_at,born_at"

@@ -24,7 +24,7 @@ from ortoo.spark.core.read_options import KNOWN as READ_OPTIONS
 from ortoo.spark.core.read_options import STREAM_ONLY
 from ortoo.spark.demo import wind
 from ortoo.spark.pipeline import app as command
-from ortoo.spark.pipeline.running.settings import PipelineSettings
+from ortoo.spark.pipeline.runtime.settings import PipelineSettings
 from ortoo.spark.writing.write_options import COLUMNS as SINK_COLUMNS
 from ortoo.spark.writing.write_options import KNOWN as WRITE_OPTIONS
 from tests.repo.tree import ROOT

@@ -12,7 +12,7 @@ pytest.importorskip("polars", reason="polars is not installed; run `make spark-s
 
 from ortoo.spark.pipeline.jobs.archive import archive
 from ortoo.spark.pipeline.jobs.compact import compact
-from ortoo.spark.pipeline.running.settings import ArchiveSettings, CompactSettings, LakeSettings, PipelineSettings
+from ortoo.spark.pipeline.runtime.settings import ArchiveSettings, CompactSettings, LakeSettings, PipelineSettings
 from tests.spark.object_store import BUCKET, object_store
 from tests.spark.other_readers import expected_counts, of_duckdb, of_polars
 from tests.spark.sending import send, varied

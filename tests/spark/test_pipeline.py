@@ -23,7 +23,7 @@ from ortoo.spark.pipeline.jobs.lag import lag
 from ortoo.spark.pipeline.jobs.reconciliation import QueueCount, reconcile
 from ortoo.spark.pipeline.jobs.replay import replay
 from ortoo.spark.pipeline.jobs.trace import trace
-from ortoo.spark.pipeline.running.settings import (
+from ortoo.spark.pipeline.runtime.settings import (
     ArchiveSettings,
     CompactSettings,
     LakeSettings,

@@ -46,7 +46,7 @@ def test_the_wheel_carries_what_spark_looks_for(folder: Path) -> None:
     assert {
         "pyspark_ortoo/__init__.py",
         "ortoo/spark/format/source.py",
-        "ortoo/spark/pipeline/running/log4j2.properties",
+        "ortoo/spark/pipeline/runtime/log4j2.properties",
     } <= names
     assert "ortoo/__init__.py" not in names
 

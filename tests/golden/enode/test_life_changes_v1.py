@@ -2,7 +2,7 @@
 
 import pytest
 
-from ortoo.enode.changes.all import Change, IdsRemembered, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import Change, IdsRemembered, decode_changes, encode_changes
 from ortoo.enode.changes.groups import Mode, ModeSet, SentBack, SentBackForgotten
 
 GOLDEN: list[tuple[Change, str]] = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ortoo.enode.changes.all import Change, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import Change, decode_changes, encode_changes
 from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
 
 GOLDEN: list[tuple[Change, str]] = [

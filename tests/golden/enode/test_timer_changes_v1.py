@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from ortoo.enode.changes.all import Change, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import Change, decode_changes, encode_changes
 from ortoo.enode.changes.timers import TimerRows, TimersDone, TimersSet
 
 TIMES = struct.pack("<2q", 1_700_000_000_000, 1_731_536_000_000)

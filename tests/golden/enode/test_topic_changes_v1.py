@@ -2,8 +2,8 @@
 
 import pytest
 
-from ortoo.enode.changes.all import Change, TopicGone, TopicOf, TopicPut, decode_changes, encode_changes
-from ortoo.enode.log.answers import TopicCopy
+from ortoo.enode.changes.kinds import Change, TopicGone, TopicOf, TopicPut, decode_changes, encode_changes
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.state.fold import State
 
 DIRECTORY = "8c1e32a4-6d0f-4b57-9c11-2f6f0d9be1aa"

@@ -7,7 +7,7 @@ from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.common.errors import Invalid
 from ortoo.common.groups import handle_seal
 from ortoo.common.process import background, containment
-from ortoo.enode.changes.all import OffsetsCommitted
+from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.cluster import topic_copies
 from ortoo.enode.pops import lines
 from ortoo.enode.rpc.streams import append

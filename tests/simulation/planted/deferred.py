@@ -6,7 +6,7 @@ import numpy as np
 
 from ortoo.common.errors import NotFound
 from ortoo.enode.changes.halves import Verdict
-from ortoo.enode.deferred import delays, transactions
+from ortoo.enode.delays import delays, transactions
 from ortoo.enode.state.timer_bucket import Hold
 
 

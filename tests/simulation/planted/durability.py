@@ -4,7 +4,7 @@ from typing import Any
 
 from ortoo.enode.log import appender, segment
 from ortoo.enode.log.flushing import group
-from ortoo.enode.log.flushing.group import Group
+from ortoo.enode.log.flushing.flush_group import Group
 from ortoo.enode.recovery import opening
 from ortoo.enode.store import checkpoints
 

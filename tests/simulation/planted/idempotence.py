@@ -3,7 +3,7 @@
 from typing import Any
 
 from ortoo.client.produce import in_flight
-from ortoo.enode.changes.all import IdsRemembered
+from ortoo.enode.changes.kinds import IdsRemembered
 from ortoo.enode.recovery import refold
 from ortoo.enode.state.tables import dedup, message_ids
 

@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from ortoo.enode.consensus import joining
-from ortoo.enode.disk import reign_file
+from ortoo.enode.replication import membership
+from ortoo.enode.disk import hard_state_file
 from ortoo.enode.disk.identity import Identity, read_identity
 from ortoo.enode.disk.log_begin import read_log_begin
-from ortoo.enode.disk.outline_file import KeptOutline, write_outline
-from ortoo.enode.disk.reign_file import KeptReign, write_reign
-from ortoo.enode.members.identity import Configuration, MemberId
-from ortoo.enode.members.log_outline import LogOutline, MembersFrame
+from ortoo.enode.disk.log_summary_file import KeptOutline, write_outline
+from ortoo.enode.disk.hard_state_file import KeptReign, write_reign
+from ortoo.enode.replication.protocol.identity import Configuration, MemberId
+from ortoo.enode.replication.protocol.log_summary import LogOutline, MembersFrame
 from ortoo.namesrv.directory import stores
 
 joins: Any = joining
@@ -23,7 +23,7 @@ def a_missing_file_is_evidence() -> None:
 
     It becomes a set of one with the set's own id, and raises its epoch at each start. Name servers believe it.
     """
-    plain = joining.Joining._claimed
+    plain = membership.Joining._claimed
 
     def claimed(self: Any) -> KeptReign:
         identity = read_identity(self.disk, self.folder)
@@ -47,7 +47,7 @@ def a_missing_file_is_evidence() -> None:
         checked: Identity | None = real(disk, folder, kept)
         return checked
 
-    joining.Joining._claimed = claimed  # type: ignore[method-assign]
+    membership.Joining._claimed = claimed  # type: ignore[method-assign]
     joins.check_files = check_files
-    reign_file.read_serial = lambda disk, folder: (0, 0)
+    hard_state_file.read_serial = lambda disk, folder: (0, 0)
     known.check_lineage = lambda known, report: None

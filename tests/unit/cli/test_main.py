@@ -15,7 +15,7 @@ from ortoo.client import Queue
 from ortoo.client.core.credentials import current_profile
 from ortoo.common.errors import NotFound, Unavailable
 from ortoo.common.errors.findings import process_version
-from ortoo.common.process import front
+from ortoo.common.process import entry_point
 from ortoo.enode import __main__ as enode
 from ortoo.namesrv import __main__ as namesrv
 from ortoo.snode import __main__ as snode
@@ -33,10 +33,10 @@ def test_help_names_every_command() -> None:
 def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     """The command and every role's process print their version."""
     assert CliRunner().invoke(app, ["--version"]).output == f"ortoo {process_version()}\n"
-    roles: tuple[front.Role[Any], ...] = (namesrv.ROLE, enode.ROLE, snode.ROLE)
+    roles: tuple[entry_point.Role[Any], ...] = (namesrv.ROLE, enode.ROLE, snode.ROLE)
     for role in roles:
         with pytest.raises(SystemExit) as ended:
-            front.main(role, ["--version"])
+            entry_point.main(role, ["--version"])
         assert ended.value.code == 0
         assert capsys.readouterr().out == f"ortoo-{role.name} {process_version()}\n"
 

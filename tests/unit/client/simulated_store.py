@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.client.produce.producer_settings import ProducerSettings
@@ -19,7 +19,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.records.view import open_batch
-from ortoo.enode.changes.all import WindowBatch
+from ortoo.enode.changes.kinds import WindowBatch
 from ortoo.enode.state.tables.dedup import Duplicate, Sequencer, Windows
 
 TOPIC_ID = 7

@@ -1,7 +1,7 @@
 """The defaults equal those of RocketMQ."""
 
 from ortoo.client import ConsumerSettings, FlowLimits, Handling, PullSettings
-from ortoo.client.pull.handling import SUSPEND_MIN_MS
+from ortoo.client.pull.pull_handlers import SUSPEND_MIN_MS
 from ortoo.enode.store.lock_table import LIFETIME_S
 from ortoo.snode.cluster.routes import Group
 from ortoo.snode.settings import Settings

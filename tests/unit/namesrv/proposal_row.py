@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ortoo.namesrv.decisions.members import Proposal
+from ortoo.namesrv.decisions.replicas import Proposal
 
 
 @dataclass

@@ -21,7 +21,7 @@ from ortoo.spark.lake.lake_sink import LakeWriter, lake_schema, statistics
 from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.jobs import compact as compacting
 from ortoo.spark.pipeline.jobs.compact import compact
-from ortoo.spark.pipeline.running.settings import LakeSettings, PipelineSettings
+from ortoo.spark.pipeline.runtime.settings import LakeSettings, PipelineSettings
 
 UTC = datetime.UTC
 FIELDS = [StructField("stored_at", TimestampType()), StructField("offset", LongType())]

@@ -14,9 +14,9 @@ from ortoo.common.pop import PopRules, PopWish
 from ortoo.common.randomness import Randomness
 from ortoo.common.record_batch import encode, open_batch
 from ortoo.common.sealed_batch import SealedBatch
-from ortoo.enode.deferred.delays import Delays
-from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.deferred.transactions import Transactions
+from ortoo.enode.delays.scheduler import Delays
+from ortoo.enode.appends.router import Intake
+from ortoo.enode.transactions.coordinator import Transactions
 from ortoo.enode.disk import RealDisk
 from ortoo.enode.identified import IdentifiedIntake
 from ortoo.enode.pops.leasing import Leasing

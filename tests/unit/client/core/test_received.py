@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.common.records.batch import Message, encode
 from tests.unit.client.made_batches import made_batch

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.client import Queue
-from ortoo.client.offsets.file import OffsetFile
+from ortoo.client.offsets.offset_file import OffsetFile
 from ortoo.client.offsets.store import LocalOffsets
 from ortoo.common.process.clock import SystemClock
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import Queue
-from ortoo.client.offsets.file import OffsetFile, offset_path
+from ortoo.client.offsets.offset_file import OffsetFile, offset_path
 from ortoo.common.errors import DataLoss, Invalid
 
 QUEUE, OTHER = Queue("t", "r1@x", 0), Queue("t", "enode-1", 3)

@@ -6,8 +6,8 @@ import pytest
 
 from ortoo.client import Queue
 from ortoo.client.core.connection import Connection
-from ortoo.client.offsets.file import OffsetFile
-from ortoo.client.offsets.queue_starts import start_offsets
+from ortoo.client.offsets.offset_file import OffsetFile
+from ortoo.client.offsets.offset_lookup import start_offsets
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.offsets.store import LocalOffsets
 from ortoo.common.process.clock import SystemClock

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import wire_queue
 from ortoo.client.offsets.losses import Losses
 from ortoo.client.offsets.start_point import StartRule

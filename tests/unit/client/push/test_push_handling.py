@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from ortoo.client.core.received import ReceivedMessage
-from ortoo.client.push.handling import PushHandlers
+from ortoo.client.push.push_handlers import PushHandlers
 from ortoo.common.process.background import Background
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
 from ortoo.v1 import pull_pb2

@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ortoo.client.offsets.file import OffsetFile
+from ortoo.client.offsets.offset_file import OffsetFile
 from ortoo.client.offsets.store import LocalOffsets
 from ortoo.client.push.consumer import Consumer, ConsumerSettings
 from tests.unit.client.push.member_bench import A, B, Server

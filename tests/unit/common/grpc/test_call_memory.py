@@ -10,15 +10,15 @@ import grpc
 import pytest
 
 from ortoo.common.errors import Overloaded
-from ortoo.common.grpc.around.arrival import ARRIVAL, Arrival
-from ortoo.common.grpc.around.call_memory import (
+from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
+from ortoo.common.grpc.layers.call_memory import (
     CALL_BYTES,
     REQUEST_COPIES,
     TRANSPORT_COPIES,
     CallMemory,
     current_share,
 )
-from ortoo.common.grpc.around.layers import Call, Method
+from ortoo.common.grpc.layers.layer import Call, Method
 from ortoo.common.grpc.limits.connections import peer_of
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.logs import log_events

@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ortoo.common.errors import Conflict, Forbidden, Internal, Invalid, NotFound, OrtooError, Unavailable, Unsupported
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.around.layers import Call, Layer
+from ortoo.common.grpc.layers.layer import Call, Layer
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock

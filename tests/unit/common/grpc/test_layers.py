@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import pytest
 
-from ortoo.common.grpc.around.coding import Decoding, Encoding
-from ortoo.common.grpc.around.layers import Call, Layer, Layers
+from ortoo.common.grpc.layers.coding import Decoding, Encoding
+from ortoo.common.grpc.layers.layer import Call, Layer, Layers
 from ortoo.common.process.clock import SystemClock
 
 PATH = "/ortoo.v1.Test/Call"

@@ -5,9 +5,9 @@ from typing import Any, cast
 import pytest
 
 from ortoo.common.errors import Overloaded
-from ortoo.common.grpc.around.arrival import ARRIVAL, Arrival
-from ortoo.common.grpc.around.layers import Call, Method
-from ortoo.common.grpc.around.observers import OBSERVERS_OF_ADDRESS_MAX, Observers
+from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
+from ortoo.common.grpc.layers.layer import Call, Method
+from ortoo.common.grpc.layers.observers import OBSERVERS_OF_ADDRESS_MAX, Observers
 
 WATCH = Method("/grpc.health.v1.Health/Watch", "Watch", takes_many=False, gives_many=True, read=bytes, write=bytes)
 

@@ -15,9 +15,9 @@ import structlog
 
 from ortoo.common.errors import NotFound
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.around.call_memory import CALL_BYTES, TRANSPORT_COPIES
-from ortoo.common.grpc.around.layers import Layers
-from ortoo.common.grpc.front.core import Core, CoreCall
+from ortoo.common.grpc.layers.call_memory import CALL_BYTES, TRANSPORT_COPIES
+from ortoo.common.grpc.layers.layer import Layers
+from ortoo.common.grpc.completion_queue.core import Core, CoreCall
 from ortoo.common.grpc.limits.connections import end_connections, peer_of
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, made_certificate

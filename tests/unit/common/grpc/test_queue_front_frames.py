@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.grpc.front import core
+from ortoo.common.grpc.completion_queue import core
 from ortoo.common.process.background import Background
 from tests.unit.common.grpc.test_queue_front import ENDED_S, NAME, Served, served, until
 

@@ -11,8 +11,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ortoo.common.grpc import server as grpc_server
-from ortoo.common.grpc.around.call_memory import HEADER_BYTES_MAX
-from ortoo.common.grpc.around.observers import OBSERVERS_MAX, OBSERVERS_OF_ADDRESS_MAX
+from ortoo.common.grpc.layers.call_memory import HEADER_BYTES_MAX
+from ortoo.common.grpc.layers.observers import OBSERVERS_MAX, OBSERVERS_OF_ADDRESS_MAX
 from ortoo.common.grpc.server import STREAMS_OF_CONNECTION_MAX, GrpcServer
 from ortoo.common.grpc.tls import TlsListener
 from ortoo.common.process.background import Background

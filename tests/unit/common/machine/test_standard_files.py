@@ -131,8 +131,8 @@ def test_a_child_gets_standard_error_as_its_parent_did() -> None:
 
 PRINTING = """
 import sys
-from ortoo.common.process import front
-sys.exit(front.command(lambda: print("x" * int(sys.argv[1])) or 5))
+from ortoo.common.process import entry_point
+sys.exit(entry_point.command(lambda: print("x" * int(sys.argv[1])) or 5))
 """
 
 

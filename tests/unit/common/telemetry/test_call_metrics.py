@@ -7,8 +7,8 @@ import grpc
 import pytest
 
 from ortoo.common.errors import NotFound
-from ortoo.common.grpc.around.error_translation import ErrorTranslation
-from ortoo.common.grpc.around.layers import Layers
+from ortoo.common.grpc.layers.error_translation import ErrorTranslation
+from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.telemetry.call_metrics import CallMetrics
 

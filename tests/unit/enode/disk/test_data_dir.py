@@ -7,7 +7,7 @@ import pytest
 
 from ortoo.common.errors import Invalid
 from ortoo.enode.app import open_enode
-from ortoo.enode.reigns.member import open_member
+from ortoo.enode.leadership.running_replica import open_member
 from ortoo.enode.settings import Settings
 
 

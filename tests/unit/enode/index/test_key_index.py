@@ -15,7 +15,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.enode.disk.whole_files import Damaged
+from ortoo.enode.disk.atomic_files import Damaged
 from ortoo.enode.index.key_index import (
     KIND_KEY,
     KIND_MESSAGE_ID,

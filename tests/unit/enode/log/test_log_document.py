@@ -7,7 +7,7 @@ from typing import get_type_hints
 
 import pytest
 
-from ortoo.enode.changes.all import KINDS
+from ortoo.enode.changes.kinds import KINDS
 from ortoo.enode.changes.codec import Column, Repeated, _declaration, _Source
 from ortoo.enode.log.frame import FIELDS, Kind
 

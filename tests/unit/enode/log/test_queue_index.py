@@ -3,7 +3,7 @@
 import pytest
 
 from ortoo.common.errors import Unsupported
-from ortoo.enode.disk.whole_files import Damaged
+from ortoo.enode.disk.atomic_files import Damaged
 from ortoo.enode.log.queue_index import (
     IndexParts,
     SliceAt,

@@ -12,7 +12,7 @@ from ortoo.common.errors import Conflict, DataLoss, Fenced, NotFound, Unsupporte
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.consensus.joining import Joining
+from ortoo.enode.replication.membership import Joining
 from ortoo.enode.disk.disk import RealDisk, RealFile
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
 from ortoo.enode.log.segment import bases, segment_name

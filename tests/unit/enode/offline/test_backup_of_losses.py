@@ -12,7 +12,7 @@ from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.__main__ import run_tool
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.tide_mark import read_tide_mark
+from ortoo.enode.disk.durable_mark import read_tide_mark
 from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import Segment, bases, segment_name

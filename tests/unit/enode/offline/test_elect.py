@@ -8,20 +8,20 @@ import pytest
 from ortoo.common.errors import Conflict, DataLoss, Invalid
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.consensus.joining import Joining
+from ortoo.enode.replication.membership import Joining
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.identity import read_identity
-from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
-from ortoo.enode.disk.reign_file import read_reign, write_reign
-from ortoo.enode.disk.tide_mark import TideMark
-from ortoo.enode.members.identity import Configuration, MemberId
-from ortoo.enode.members.log_outline import LogOutline
+from ortoo.enode.disk.log_summary_file import KeptOutline, read_outline, write_outline
+from ortoo.enode.disk.hard_state_file import read_reign, write_reign
+from ortoo.enode.disk.durable_mark import TideMark
+from ortoo.enode.replication.protocol.identity import Configuration, MemberId
+from ortoo.enode.replication.protocol.log_summary import LogOutline
 from ortoo.enode.offline import elect, repair
-from ortoo.enode.recovery.member_opening import known_end
+from ortoo.enode.recovery.replica_opening import known_end
 from ortoo.enode.recovery.restored import read_apart
 from ortoo.enode.store.store import Store, StoreSettings
-from ortoo.namesrv.decisions.leases import KnownStore, may_come
+from ortoo.namesrv.decisions.process_leases import KnownStore, may_come
 from ortoo.testing.disks.disk_image import KEEP_EVERYTHING
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.store.workload import FOLDER

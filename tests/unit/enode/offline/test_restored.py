@@ -8,7 +8,7 @@ from ortoo.common.errors import NotFound
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import Source, Verdict
-from ortoo.enode.disk.tide_mark import read_tide_mark
+from ortoo.enode.disk.durable_mark import read_tide_mark
 from ortoo.enode.log.segment import bases, segment_name
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.groups.pop import PopRules
-from ortoo.enode.changes.all import OffsetsCommitted
+from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.changes.groups import GroupGone
 from ortoo.enode.pops import lines as module
 from ortoo.enode.pops.lines import Lines

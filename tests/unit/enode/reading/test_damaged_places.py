@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import Catalog
-from ortoo.enode.log.answers import Damage, DamagedQueue
+from ortoo.enode.log.results import Damage, DamagedQueue
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.queue_index import Contents
 from ortoo.enode.log.segment import Segment

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ortoo.enode.changes.all import Change, TopicGone
+from ortoo.enode.changes.kinds import Change, TopicGone
 from ortoo.enode.state.table import Table
 
 

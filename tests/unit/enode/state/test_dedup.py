@@ -3,7 +3,7 @@
 import pytest
 
 from ortoo.common.errors import Conflict, Invalid, NotFound, Unavailable
-from ortoo.enode.changes.all import Forget, WindowBatch
+from ortoo.enode.changes.kinds import Forget, WindowBatch
 from ortoo.enode.state.tables.dedup import Duplicate, Key, Sequencer, Windows
 from tests.unit.enode.state.folding import fold
 

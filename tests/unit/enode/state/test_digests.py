@@ -1,6 +1,6 @@
 """Digests by which replicas compare their states."""
 
-from ortoo.enode.changes.all import Forget, IdsRemembered, OffsetsCommitted, WindowBatch
+from ortoo.enode.changes.kinds import Forget, IdsRemembered, OffsetsCommitted, WindowBatch
 from ortoo.enode.changes.groups import SentBack
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.state.fold import DIGEST_ROWS_MAX, State

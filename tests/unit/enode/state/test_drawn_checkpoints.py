@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.changes.all import Change, OffsetsCommitted, TopicGone, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import Change, OffsetsCommitted, TopicGone, decode_changes, encode_changes
 from ortoo.enode.changes.groups import SentBack
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned

@@ -2,7 +2,7 @@
 
 import struct
 
-from ortoo.enode.changes.all import (
+from ortoo.enode.changes.kinds import (
     IdsRemembered,
     LocksPut,
     OffsetsCommitted,

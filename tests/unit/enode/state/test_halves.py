@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from ortoo.enode.changes.all import Change, TopicGone, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import Change, TopicGone, decode_changes, encode_changes
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
-from ortoo.enode.deferred.checks import CheckSchedule
+from ortoo.enode.transactions.checks import CheckSchedule
 from ortoo.enode.state.tables.halves import Halves
 from tests.unit.enode.state.folding import fold
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.common.errors import Unsupported
-from ortoo.enode.changes.all import (
+from ortoo.enode.changes.kinds import (
     Change,
     LocksPut,
     OffsetRows,

@@ -3,7 +3,7 @@
 import pytest
 
 from ortoo.common.errors import Conflict, Fenced
-from ortoo.enode.changes.all import (
+from ortoo.enode.changes.kinds import (
     Forget,
     IdsRemembered,
     OffsetRows,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ortoo.enode.changes.all import IdsRemembered, OffsetsCommitted, WindowBatch
+from ortoo.enode.changes.kinds import IdsRemembered, OffsetsCommitted, WindowBatch
 from ortoo.enode.changes.groups import GroupGone, Mode, ModeSet
 from ortoo.enode.changes.halves import HalfEnded
 from ortoo.enode.changes.pops import PopIntervals, PopLeased

@@ -6,7 +6,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from ortoo.enode.changes.all import TopicGone, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import TopicGone, decode_changes, encode_changes
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.state.tables import timers as timers_module
 from ortoo.enode.state.tables.timers import FAR_MS, NEAR_MS, Timers

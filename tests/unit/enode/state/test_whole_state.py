@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.enode.changes.all import (
+from ortoo.enode.changes.kinds import (
     Change,
     IdsRemembered,
     LocksPut,

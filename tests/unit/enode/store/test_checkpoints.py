@@ -8,7 +8,7 @@ import pytest
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import Message, encode
-from ortoo.enode.changes.all import OffsetsCommitted
+from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import Sealed
 from ortoo.enode.log.checkpoint import complete_checkpoints

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from ortoo.common.process.background import Background
-from ortoo.enode.store.deferral import Write
+from ortoo.enode.store.batch_write import Write
 from ortoo.enode.store.store import FlushMode, TopicCopy
 from tests.contract.one_store import SETTINGS, OneStore, batch
 

@@ -9,7 +9,7 @@ from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, OutOfRange,
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.changes.all import OffsetsCommitted
+from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.store.store import FlushMode, Store, StoreSettings, TopicCopy
 

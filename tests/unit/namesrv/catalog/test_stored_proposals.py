@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from ortoo.namesrv.catalog.catalog import Catalog
-from ortoo.namesrv.catalog.proposals import Proposals
-from ortoo.namesrv.decisions.members import Proposal
-from tests.unit.namesrv.decisions.members_of_one import ids
+from ortoo.namesrv.catalog.stored_proposals import Proposals
+from ortoo.namesrv.decisions.replicas import Proposal
+from tests.unit.namesrv.decisions.replicas_of_one import ids
 from tests.unit.namesrv.proposal_row import ProposalRow
 
 FIRST, SECOND = ids(1, 2)

@@ -3,8 +3,8 @@
 import pytest
 
 from ortoo.common.errors import Conflict
-from ortoo.namesrv.decisions.leases import KnownStore, check_lineage, check_store
-from ortoo.namesrv.decisions.members import MemberId, MemberReport
+from ortoo.namesrv.decisions.process_leases import KnownStore, check_lineage, check_store
+from ortoo.namesrv.decisions.replicas import MemberId, MemberReport
 
 ONE, TWO, THREE, FOUR, FIVE = (MemberId(number, f"disk-{number}") for number in range(1, 6))
 KNOWN = KnownStore("e", "the-set", (ONE, TWO, THREE), 1)

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from ortoo.common.errors import Conflict, NotFound
-from ortoo.namesrv.decisions.members import LogTail, MemberId, MemberReport, Members, Proposal
+from ortoo.namesrv.decisions.replicas import LogTail, MemberId, MemberReport, Members, Proposal
 from ortoo.namesrv.decisions.proposals import PATIENCE_S, Standing, elected, wanted
-from tests.unit.namesrv.decisions.members_of_one import ids, report, said
+from tests.unit.namesrv.decisions.replicas_of_one import ids, report, said
 
 FIRST, SECOND, THIRD = ids(1, 2, 3)
 

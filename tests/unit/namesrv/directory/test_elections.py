@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from ortoo.namesrv.decisions.members import MemberSet, Proposal
+from ortoo.namesrv.decisions.replicas import MemberSet, Proposal
 from ortoo.namesrv.directory.elections import Elections
 from ortoo.testing.time.virtual_clock import VirtualClock
-from tests.unit.namesrv.decisions.members_of_one import ids, report
+from tests.unit.namesrv.decisions.replicas_of_one import ids, report
 from tests.unit.namesrv.proposal_row import ProposalRow
 
 _, SECOND = ids(1, 2)

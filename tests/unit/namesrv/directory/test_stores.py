@@ -7,7 +7,7 @@ import pytest
 
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.namesrv import log_events
-from ortoo.namesrv.decisions.leases import KnownStore
+from ortoo.namesrv.decisions.process_leases import KnownStore
 from ortoo.namesrv.directory.stores import StoresOfEnodes
 
 

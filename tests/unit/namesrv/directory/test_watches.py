@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ortoo.common.errors import Overloaded
-from ortoo.namesrv.decisions.leases import Enode
+from ortoo.namesrv.decisions.process_leases import Enode
 from ortoo.namesrv.decisions.route_changes import Contents, RouteChange, Routes
 from ortoo.namesrv.directory.watches import Watches
 

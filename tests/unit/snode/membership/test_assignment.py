@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.assignment import assign
-from ortoo.snode.membership.members import Member, Subscription
+from ortoo.snode.membership.group_members import Member, Subscription
 
 
 def queues(count: int, topic: str = "t") -> list[Queue]:

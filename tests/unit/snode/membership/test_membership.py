@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from ortoo.snode.membership.local import Membership
-from ortoo.snode.membership.members import Member, Subscription
+from ortoo.snode.membership.group_membership import Membership
+from ortoo.snode.membership.group_members import Member, Subscription
 from ortoo.testing.time.virtual_clock import EPOCH_MS, VirtualClock
 
 

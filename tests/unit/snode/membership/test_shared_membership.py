@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from ortoo.snode.membership.local import Placed, SharedMembership
-from ortoo.snode.membership.members import Member, Subscription, decoded
+from ortoo.snode.membership.group_membership import Placed, SharedMembership
+from ortoo.snode.membership.group_members import Member, Subscription, decoded
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 

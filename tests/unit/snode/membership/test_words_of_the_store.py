@@ -7,8 +7,8 @@ import pytest
 from ortoo.common.errors import Unsupported
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.snode.membership.assignment import assign
-from ortoo.snode.membership.local import Membership, Placed, SharedMembership
-from ortoo.snode.membership.members import Member, SlowRule, Subscription, decoded, merged, sharing
+from ortoo.snode.membership.group_membership import Membership, Placed, SharedMembership
+from ortoo.snode.membership.group_members import Member, SlowRule, Subscription, decoded, merged, sharing
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 A, B = ("g", "a"), ("g", "b")

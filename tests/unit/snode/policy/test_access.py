@@ -6,7 +6,7 @@ import pytest
 
 from apache.rocketmq.v2 import service_pb2
 from ortoo.common.errors import Forbidden, Invalid
-from ortoo.snode.policy.access_needs import NEEDS, needs_of
+from ortoo.snode.policy.required_permissions import NEEDS, needs_of
 from ortoo.snode.policy.access_rules import ADMIN, Grant, Need, Resource, access_rules_of
 from ortoo.v1 import admin_pb2, consumer_pb2, dead_letter_pb2, producer_pb2, pull_pb2, session_pb2, topic_pb2
 

@@ -8,7 +8,7 @@ import pytest
 
 from apache.rocketmq.v2 import service_pb2
 from ortoo.common.errors import Invalid, Overloaded
-from ortoo.snode.policy.chain import Call, Chain
+from ortoo.snode.policy.interceptors import Call, Chain
 from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit, rules_of
 from ortoo.testing.time.virtual_clock import VirtualClock
 

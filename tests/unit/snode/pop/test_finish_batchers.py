@@ -8,7 +8,7 @@ import pytest
 from ortoo.common.errors import Unavailable
 from ortoo.common.groups.pop import LeasePart, Stale, Verdict
 from ortoo.common.process.background import Background
-from ortoo.snode.pop.settlements import FinishBatchers
+from ortoo.snode.pop.finish_batchers import FinishBatchers
 from tests.unit.snode.fake_enode import FakeEnode
 
 KEY = ("e", 77, "g")

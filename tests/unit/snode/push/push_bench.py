@@ -18,8 +18,8 @@ from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes import Enodes
 from ortoo.snode.enodes.link import FlushMode
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.local import Membership
-from ortoo.snode.membership.members import CloseReason, Member, Subscription
+from ortoo.snode.membership.group_membership import Membership
+from ortoo.snode.membership.group_members import CloseReason, Member, Subscription
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.session import PushPlan, PushSession

@@ -8,7 +8,7 @@ from ortoo.common.errors import Fenced, Forbidden, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.push.acknowledgements import AckBatcher
+from ortoo.snode.push.offset_commits import AckBatcher
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
 from tests.unit.snode.fake_enode import FakeEnode
 

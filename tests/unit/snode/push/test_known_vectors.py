@@ -9,7 +9,7 @@ from ortoo.common.groups.failure_rule import FailureRule
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.snode.membership.members import SlowRule
+from ortoo.snode.membership.group_members import SlowRule
 from ortoo.snode.send.batch_check import check
 
 

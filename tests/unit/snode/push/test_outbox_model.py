@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.membership.members import CloseReason
+from ortoo.snode.membership.group_members import CloseReason
 from ortoo.snode.push.outbox import DELIVERY_BYTES, AcknowledgedOffsets, Assigned, Closed, Delivery, Opened, PushOutbox
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from ortoo.testing.time.virtual_clock import VirtualClock

@@ -11,7 +11,7 @@ import pytest
 from ortoo.common.errors import NotFound, Overloaded
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.wire import queue_to
-from ortoo.snode.membership.members import Member, Subscription
+from ortoo.snode.membership.group_members import Member, Subscription
 from ortoo.snode.push.sessions import SESSION_FIXED_BYTES
 from ortoo.snode.rpc.push import PushCall
 from ortoo.snode.rpc.streams import KEPT_FACTOR

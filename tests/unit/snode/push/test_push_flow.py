@@ -4,7 +4,7 @@ import pytest
 
 from ortoo.common.errors import Invalid
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.membership.members import SlowRule
+from ortoo.snode.membership.group_members import SlowRule
 from ortoo.snode.push.flow import STEP_BYTES, Credit, QueueCursor
 
 QUEUE = Queue("t", "e", 0)

@@ -8,7 +8,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.records.batch import encode
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.membership.members import CloseReason
+from ortoo.snode.membership.group_members import CloseReason
 from ortoo.snode.push.outbox import DELIVERY_BYTES, AcknowledgedOffsets, Assigned, Closed, Delivery, Opened, PushOutbox
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 

@@ -7,7 +7,7 @@ import weakref
 
 from ortoo.common.errors import Unavailable
 from ortoo.snode.cluster.routes import Group, Placement, Queue, RouteChange
-from ortoo.snode.membership.members import CloseReason, Subscription
+from ortoo.snode.membership.group_members import CloseReason, Subscription
 from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time

@@ -11,7 +11,7 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.routes import Group, Placement, Queue, RouteChange, Topic
 from ortoo.snode.enodes.link import LockAnswer, LockRequest
-from ortoo.snode.membership.members import CloseReason
+from ortoo.snode.membership.group_members import CloseReason
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Delivery, Opened
 from ortoo.snode.push.session import FLUSH_TIMEOUT_S, PushPlan, PushSession
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time

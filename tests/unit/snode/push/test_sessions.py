@@ -9,7 +9,7 @@ import pytest
 
 from ortoo.common.errors import Conflict, Forbidden, Invalid, NotFound, OrtooError, Overloaded
 from ortoo.snode.cluster.routes import DeliveryMode, Group, Permission, RouteChange, Topic
-from ortoo.snode.membership.members import CloseReason, Subscription
+from ortoo.snode.membership.group_members import CloseReason, Subscription
 from ortoo.snode.push import sessions as module
 from ortoo.snode.push.outbox import Closed, Delivery
 from ortoo.snode.push.session import PushSession

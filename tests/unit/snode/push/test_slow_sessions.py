@@ -5,7 +5,7 @@ from typing import Any
 
 from ortoo.common.errors import Unavailable
 from ortoo.snode.cluster.routes import Group
-from ortoo.snode.membership.members import CloseReason
+from ortoo.snode.membership.group_members import CloseReason
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Closed
 from ortoo.snode.push.session import PushSession
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time

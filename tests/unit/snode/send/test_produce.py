@@ -15,7 +15,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import FlushMode
 from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceStream
-from ortoo.snode.topics.arrival import SendableTopics
+from ortoo.snode.topics.creation import SendableTopics
 from tests.unit.snode.fake_enode import FakeEnode
 
 BATCH = encode([b"x" * 100], now_ms=1)

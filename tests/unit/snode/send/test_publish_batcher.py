@@ -23,7 +23,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import Appended
 from ortoo.snode.enodes.request_stream import seen
-from ortoo.snode.send.batcher import PublishBatcher
+from ortoo.snode.send.publish_batcher import PublishBatcher
 from tests.unit.snode.fake_enode import FakeEnode
 
 

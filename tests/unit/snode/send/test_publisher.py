@@ -23,7 +23,7 @@ from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.link import Appended, EnodeLinks, MessagePlace
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import Settings
-from ortoo.snode.topics.arrival import SendableTopics
+from ortoo.snode.topics.creation import SendableTopics
 from tests.unit.snode.fake_enode import TOPIC, FakeEnode
 
 QUEUES = TOPIC.write_queues()

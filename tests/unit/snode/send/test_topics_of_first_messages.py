@@ -9,7 +9,7 @@ from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.topics.arrival import SendableTopics, TopicArrival
+from ortoo.snode.topics.creation import SendableTopics, TopicArrival
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
 
 TIMEOUT_S = 3.0

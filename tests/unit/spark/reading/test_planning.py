@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.client import Queue
-from ortoo.spark.reading.limits import limited
+from ortoo.spark.reading.batch_limits import limited
 from ortoo.spark.reading.planning import plan
 from ortoo.spark.reading.topic_state import Range
 

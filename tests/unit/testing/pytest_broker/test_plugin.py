@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ortoo.testing.pytest_broker.choices import chosen
+from ortoo.testing.pytest_broker.options import chosen
 from ortoo.testing.pytest_broker.durations import seconds_of, told
 
 pytest_plugins = ["pytester"]

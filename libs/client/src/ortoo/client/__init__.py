@@ -48,7 +48,7 @@ from ortoo.client.admin.descriptions import (
     TopicProgress,
 )
 from ortoo.client.admin.groups import GroupAdmin
-from ortoo.client.admin.members import EnodeMember, EnodeMembers, MemberAdmin
+from ortoo.client.admin.replicas import EnodeMember, EnodeMembers, MemberAdmin
 from ortoo.client.admin.operations import (
     ClusterFinding,
     Deliveries,
@@ -62,7 +62,7 @@ from ortoo.client.apps.app import App, TopicProducer
 from ortoo.client.core.closed import Closed, Left
 from ortoo.client.core.filters import Filter, Sql
 from ortoo.client.core.handlers import RetryLater
-from ortoo.client.core.place import Queue, Receipt
+from ortoo.client.core.queues import Queue, Receipt
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.offsets.losses import LostMessages
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
@@ -73,8 +73,8 @@ from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.transactions import Transaction, TransactionalProducer, TransactionCheck, Verdict
 from ortoo.client.pull.consumer import PullConsumer
 from ortoo.client.pull.flow_control import FlowLimits
-from ortoo.client.pull.handling import CommitVerdict
-from ortoo.client.pull.pulling import Pulled, PullStatus
+from ortoo.client.pull.pull_handlers import CommitVerdict
+from ortoo.client.pull.pull_call import Pulled, PullStatus
 from ortoo.client.pull.settings import Handling, PullSettings
 from ortoo.client.push.consumer import Consumer, ConsumerSettings
 from ortoo.client.read.tailing import StoredMessage

@@ -8,7 +8,7 @@ from ortoo.client.admin.admin import Admin
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.credentials import addresses_from, credentials_from, surroundings, tls_from
 from ortoo.client.core.filters import Filter, Topics, wanted_topics
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
 from ortoo.client.produce.producer import Producer

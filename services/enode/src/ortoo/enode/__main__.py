@@ -5,15 +5,15 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from ortoo.common.cluster.live_settings import LiveSettings
+from ortoo.common.cluster.dynamic_settings import LiveSettings
 from ortoo.common.errors import OrtooError
 from ortoo.common.machine.descriptors import raise_limit
 from ortoo.common.machine.standard_files import complain
-from ortoo.common.process import front, service
+from ortoo.common.process import entry_point, service
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded
 from ortoo.enode.app import open_enode
-from ortoo.enode.reigns.member import open_member
+from ortoo.enode.leadership.running_replica import open_member
 from ortoo.enode.settings import IMPORTANT, Settings, load
 
 TOOLS = ("inspect", "repair", "elect", "backup", "restore")
@@ -27,7 +27,7 @@ def opened(
     return open_it(loaded.settings, live=LiveSettings(loaded, load_again))
 
 
-ROLE = front.Role(
+ROLE = entry_point.Role(
     name="enode",
     about="A storage node of Ortoo.",
     load=load,
@@ -43,8 +43,8 @@ ROLE = front.Role(
 def main() -> int:
     """Run the command line; returns the exit code."""
     if sys.argv[1:] and sys.argv[1] in TOOLS:
-        return front.command(lambda: run_tool(sys.argv[1], sys.argv[2:]))
-    return front.command(lambda: front.main(ROLE, sys.argv[1:]))
+        return entry_point.command(lambda: run_tool(sys.argv[1], sys.argv[2:]))
+    return entry_point.command(lambda: entry_point.main(ROLE, sys.argv[1:]))
 
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:

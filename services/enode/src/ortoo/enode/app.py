@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from ortoo.common.cluster.address_server import found_name_servers, listed_again
-from ortoo.common.cluster.live_settings import LiveSettings
+from ortoo.common.cluster.dynamic_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.logs.logger import get_logger
@@ -23,12 +23,12 @@ from ortoo.common.telemetry.process_metrics import register_connections, registe
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
 from ortoo.enode.cluster.topic_copies import TopicCopies
-from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.appends.router import Intake
 from ortoo.enode.disk.data_dir import make_data_dir
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.reigns.serving import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, open_parts
+from ortoo.enode.leadership.services import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, open_parts
 from ortoo.enode.rpc.service import EnodeService, enode_server
-from ortoo.enode.rpc.streams.all import Streams
+from ortoo.enode.rpc.streams.runner import Streams
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.store import Store
 

@@ -12,7 +12,7 @@ from ortoo.common.cluster.names import check_process_name
 from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Invalid
 from ortoo.common.process.settings import Loaded, Range
-from ortoo.enode.deferred.checks import CheckSchedule
+from ortoo.enode.transactions.checks import CheckSchedule
 from ortoo.enode.log.settings import DAY_MS, RETENTION, FlushMode, StoreSettings
 
 GROUP_RETENTION_MS_MIN = 120_000

@@ -4,16 +4,16 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ortoo.common.cluster.live_settings import LiveSettings
+from ortoo.common.cluster.dynamic_settings import LiveSettings
 from ortoo.common.errors import OrtooError
 from ortoo.common.machine.descriptors import raise_limit
 from ortoo.common.machine.standard_files import complain
-from ortoo.common.process import front, service
+from ortoo.common.process import entry_point, service
 from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.settings import IMPORTANT, load
 
 TOOLS = ("backup", "restore")
-ROLE = front.Role(
+ROLE = entry_point.Role(
     name="namesrv",
     about="The name server of Ortoo: topics, groups, and the registered processes.",
     load=load,
@@ -27,8 +27,8 @@ ROLE = front.Role(
 def main() -> int:
     """Run the command line; returns the exit code."""
     if sys.argv[1:] and sys.argv[1] in TOOLS:
-        return front.command(lambda: run_tool(sys.argv[1], sys.argv[2:]))
-    return front.command(lambda: front.main(ROLE, sys.argv[1:]))
+        return entry_point.command(lambda: run_tool(sys.argv[1], sys.argv[2:]))
+    return entry_point.command(lambda: entry_point.main(ROLE, sys.argv[1:]))
 
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
@@ -41,7 +41,7 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
     chosen = words(arguments, name)
     file = chosen.backup_file.absolute()
     try:
-        settings = front.loading(ROLE, chosen.file, os.environ, {})().settings
+        settings = entry_point.loading(ROLE, chosen.file, os.environ, {})().settings
         if name == "backup":
             said = backup(settings.database_url, settings.data_dir, file)
         else:

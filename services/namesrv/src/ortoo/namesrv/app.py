@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-from ortoo.common.cluster.live_settings import LiveSettings
+from ortoo.common.cluster.dynamic_settings import LiveSettings
 from ortoo.common.errors import Unavailable
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_token, read_token

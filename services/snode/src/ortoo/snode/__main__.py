@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from ortoo.common.cluster.live_settings import LiveSettings
-from ortoo.common.process import front
+from ortoo.common.cluster.dynamic_settings import LiveSettings
+from ortoo.common.process import entry_point
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import Loaded
 from ortoo.snode.settings import IMPORTANT, Settings, load
@@ -38,7 +38,7 @@ def _opening(worker: Worker | None, folder: Path) -> Open:
     return opened
 
 
-ROLE = front.Role(
+ROLE = entry_point.Role(
     name="snode",
     about="The proxy of Ortoo, where clients connect.",
     load=load,
@@ -55,7 +55,7 @@ def main() -> int:
         load=load if worker is None else worker.loading(load),
         open=_opening(worker, Path.cwd()),  # of workers' own `-c`: ORTOO_HOME is entered later
     )
-    return front.command(lambda: front.main(role, sys.argv[1:]))
+    return entry_point.command(lambda: entry_point.main(role, sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from typing import Any
 
 from ortoo.common.cluster.address_server import listed_again
 from ortoo.common.cluster.addresses import reached_at
-from ortoo.common.cluster.announcing import Announcing
-from ortoo.common.cluster.live_settings import LiveSettings
+from ortoo.common.cluster.registrations import Announcing
+from ortoo.common.cluster.dynamic_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
-from ortoo.common.grpc.around.layers import Guard, Layer
+from ortoo.common.grpc.layers.layer import Guard, Layer
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, cluster_listener
@@ -41,16 +41,16 @@ from ortoo.snode.pop import Pop
 from ortoo.snode.pull import Pull
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
-from ortoo.snode.rocketmq.rpc.gateway import Gateway
-from ortoo.snode.rpc.around.access import Refusals, Rights, RocketmqSignIn, SignIn
-from ortoo.snode.rpc.around.interception import Interception, Limits, TlsOnly
-from ortoo.snode.rpc.around.namespaces import Namespaces
+from ortoo.snode.rocketmq.rpc.activities import Gateway
+from ortoo.snode.rpc.layers.access import Refusals, Rights, RocketmqSignIn, SignIn
+from ortoo.snode.rpc.layers.interceptors import Interception, Limits, TlsOnly
+from ortoo.snode.rpc.layers.namespaces import Namespaces
 from ortoo.snode.rpc.services import HOT, Services
 from ortoo.snode.send import Sending
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import Settings
 from ortoo.snode.topics import Topics
-from ortoo.snode.topics.arrival import SendableTopics, TopicArrival
+from ortoo.snode.topics.creation import SendableTopics, TopicArrival
 from ortoo.snode.workers.worker import Worker
 
 PRESENCE_SWEEP_S = 10.0

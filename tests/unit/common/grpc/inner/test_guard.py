@@ -8,7 +8,7 @@ import pytest
 from ortoo.common.cluster.role_names import CertificateRoles, Role, RoleNames
 from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Forbidden
-from ortoo.common.grpc.around.layers import Call, Method
+from ortoo.common.grpc.layers.layer import Call, Method
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, ClusterToken
 from ortoo.common.grpc.inner.callers import CALLERS
 from ortoo.common.grpc.inner.guard import InnerGuard, inner_guards

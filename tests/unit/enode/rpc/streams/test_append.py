@@ -13,9 +13,9 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
-from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.appends.router import Intake
 from ortoo.enode.rpc.streams import append
-from ortoo.enode.rpc.streams.all import Streams
+from ortoo.enode.rpc.streams.runner import Streams
 from ortoo.enode.rpc.streams.append import AppendStream
 from ortoo.enode.store.store import Appended, FlushMode
 from ortoo.v1 import enode_pb2, record_pb2

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from ortoo.common.errors import Conflict
-from ortoo.common.grpc.around import call_memory
+from ortoo.common.grpc.layers import call_memory
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import SENDERS_PERCENT, MemoryBudget
 from ortoo.enode.rpc.streams import lease
-from ortoo.enode.rpc.streams.all import Streams
+from ortoo.enode.rpc.streams.runner import Streams
 from ortoo.enode.rpc.streams.lease import LeaseStream
 from ortoo.v1 import enode_pop_pb2 as pb
 from ortoo.v1 import failure_pb2

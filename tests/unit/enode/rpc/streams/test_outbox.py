@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ortoo.common.grpc.around import call_memory
+from ortoo.common.grpc.layers import call_memory
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.enode.rpc.streams.outbox import Outbox

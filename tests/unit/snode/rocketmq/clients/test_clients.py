@@ -11,7 +11,7 @@ from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.memory_budget import RESIDENT_PERCENT, MemoryBudget
 from ortoo.common.process.randomness import Randomness
-from ortoo.snode.membership.local import Membership
+from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.rocketmq.clients.registration import Registration
 from ortoo.snode.rocketmq.clients.table import (
     COMMANDS_MAX,
@@ -22,7 +22,7 @@ from ortoo.snode.rocketmq.clients.table import (
     CommandStream,
 )
 from ortoo.snode.rocketmq.protocol.caller import WAIT_MS_MAX, Caller
-from ortoo.snode.rocketmq.send.transacting import Transacting
+from ortoo.snode.rocketmq.send.transactions import Transacting
 from ortoo.snode.send.transactions import Transactions
 from ortoo.testing.time.virtual_clock import VirtualClock
 

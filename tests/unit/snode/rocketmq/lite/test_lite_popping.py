@@ -7,8 +7,8 @@ from typing import Any
 
 from ortoo.common.process.background import Background
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.pop.popping import PopAnswer, PopCall
-from ortoo.snode.rocketmq.lite.popping import LitePopping
+from ortoo.snode.pop.processor import PopAnswer, PopCall
+from ortoo.snode.rocketmq.lite.pop_processor import LitePopping
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.testing.time.virtual_clock import VirtualClock
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ortoo.common.errors import Unavailable
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
-from ortoo.snode.rocketmq.receive.leases import SLICE_MS, Lease, Leases
+from ortoo.snode.rocketmq.receive.auto_renewal import SLICE_MS, Lease, Leases
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 

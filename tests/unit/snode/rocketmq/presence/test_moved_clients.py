@@ -7,15 +7,15 @@ from typing import Any
 from ortoo.common.groups.pop import GiveBack, Renew
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
-from ortoo.snode.membership.local import Membership
-from ortoo.snode.membership.members import Member
+from ortoo.snode.membership.group_membership import Membership
+from ortoo.snode.membership.group_members import Member
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.rocketmq.clients.registration import Registration
 from ortoo.snode.rocketmq.clients.table import EXPIRY_S, Clients
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.presence.heartbeats import Presence
 from ortoo.snode.rocketmq.protocol.caller import Caller
-from ortoo.snode.rocketmq.receive.leases import SLICE_MS, Lease, Leases
+from ortoo.snode.rocketmq.receive.auto_renewal import SLICE_MS, Lease, Leases
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ortoo.common.errors import NotFound, Unavailable
 from ortoo.common.groups.pop import GiveBack, Renew
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
-from ortoo.snode.rocketmq.receive.leases import (
+from ortoo.snode.rocketmq.receive.auto_renewal import (
     AT_ONCE_MAX,
     GONE_DELAY_MS,
     RENEW_BEFORE_S,

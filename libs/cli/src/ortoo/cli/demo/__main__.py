@@ -15,7 +15,7 @@ from rich.table import Table
 
 from ortoo.cli.demo.flights import FLIGHTS, data_file, messages
 from ortoo.cli.demo.flow import CHUNK_MESSAGES, QUEUES, TOPIC, FlightFlow, FlightProgress
-from ortoo.cli.demo.role_process import RoleProcess, free_addresses
+from ortoo.cli.demo.role_subprocess import RoleProcess, free_addresses
 from ortoo.cli.demo.tally import Verdict
 from ortoo.client import connect
 from ortoo.common.errors import OrtooError

@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from ortoo.cli.demo.role_process import RoleProcess, free_addresses
+from ortoo.cli.demo.role_subprocess import RoleProcess, free_addresses
 from ortoo.client import connect
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc.tls import made_certificate

@@ -13,7 +13,7 @@ from ortoo.client import (
     OfferedTopic,
     TopicDescription,
 )
-from ortoo.client.admin.examination import Examination, Speaks
+from ortoo.client.admin.address_check import Examination, Speaks
 
 SKEW_MS_MAX = 2_000
 """A larger clock difference delays delayed messages and falsifies ages."""

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from ortoo.cli.doctor.findings import Facts, Finding, of_address, of_cluster
 from ortoo.cli.terminal.output import Answer, show
 from ortoo.client import Admin, ClusterInfo, NotFound, OrtooError, connect
-from ortoo.client.admin.examination import EXAMINE_TIMEOUT_S, Examination, examine, reach
+from ortoo.client.admin.address_check import EXAMINE_TIMEOUT_S, Examination, examine, reach
 from ortoo.client.core.credentials import WHO_VARIABLES, addresses_from, surroundings
 from ortoo.common.process.clock import SystemClock
 

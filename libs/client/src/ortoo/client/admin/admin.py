@@ -24,16 +24,16 @@ from ortoo.client.admin.descriptions import (
     TopicInfo,
 )
 from ortoo.client.admin.groups import GroupAdmin, group_info
-from ortoo.client.admin.members import MemberAdmin
+from ortoo.client.admin.replicas import MemberAdmin
 from ortoo.client.admin.operations import Operations
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Sql, expressions
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import EnumNames
 from ortoo.client.produce.transactions import Verdict, end_transaction
 from ortoo.client.read.tailing import StoredMessage, coming, newest
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound
-from ortoo.common.grpc.fields import read
+from ortoo.common.grpc.messages import read
 from ortoo.v1 import (
     admin_pb2,
     client_pb2,

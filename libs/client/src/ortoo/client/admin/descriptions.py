@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.read.tailing import StoredMessage
 from ortoo.common.records.message import Message
 

@@ -17,12 +17,12 @@ from ortoo.client.admin.descriptions import (
     TopicMode,
 )
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import EnumNames, queue_of, wire_queue
 from ortoo.common.errors import Invalid
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.retry_policy import RetryPolicy
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.v1 import client_pb2, consumer_pb2, record_pb2, session_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 

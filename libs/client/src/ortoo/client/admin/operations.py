@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import EnumNames, queue_of, wire_queue
-from ortoo.common.grpc.fields import read
+from ortoo.common.grpc.messages import read
 from ortoo.common.process.settings import Setting, SettingChange
 from ortoo.v1 import delivery_pb2, findings_pb2, settings_pb2
 from ortoo.v1.delivery_pb2_grpc import DeliveryServiceStub

@@ -32,7 +32,7 @@ from ortoo.client.apps.providers import Provider, Providers, parameters_of
 from ortoo.client.core.closed import Closed
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.handlers import PARK_LEVEL, RetryLater
-from ortoo.client.core.place import Receipt
+from ortoo.client.core.queues import Receipt
 from ortoo.client.pop.consumer import PopHandler, PopSettings
 from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.produce.producer import Producer

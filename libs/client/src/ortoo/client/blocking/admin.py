@@ -2,7 +2,7 @@
 
 from ortoo.client.admin.admin import Admin as AsyncAdmin
 from ortoo.client.admin.groups import GroupAdmin as AsyncGroupAdmin
-from ortoo.client.admin.members import MemberAdmin as AsyncMemberAdmin
+from ortoo.client.admin.replicas import MemberAdmin as AsyncMemberAdmin
 from ortoo.client.blocking.facade import Facade, blocking, iterating
 from ortoo.client.blocking.loop_thread import LoopThread
 

@@ -8,7 +8,7 @@ from ortoo.client.blocking.admin import Admin
 from ortoo.client.blocking.consumers import Consumer, PopConsumer, PullConsumer
 from ortoo.client.blocking.facade import Facade, OpenFacade, blocking, entering, iterating, opening
 from ortoo.client.blocking.loop_thread import LoopThread, new_loop_thread
-from ortoo.client.core.place import Receipt
+from ortoo.client.core.queues import Receipt
 from ortoo.client.produce.producer import Producer as AsyncProducer
 from ortoo.client.produce.transactions import Transaction as AsyncTransaction
 from ortoo.client.produce.transactions import TransactionalProducer as AsyncTransactionalProducer

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from ortoo.client.blocking.facade import A, OpenFacade, blocking, iterating, on_loop
 from ortoo.client.blocking.loop_thread import LoopThread
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.pop.consumer import PopConsumer as AsyncPopConsumer
 from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.pull.consumer import PullConsumer as AsyncPullConsumer
-from ortoo.client.pull.handling import CommitVerdict
+from ortoo.client.pull.pull_handlers import CommitVerdict
 from ortoo.client.pull.settings import Handling
 from ortoo.client.push.consumer import Consumer as AsyncConsumer
 from ortoo.common.process.threads import completed

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import MessageFields, ReceivedMessage
 from ortoo.client.core.wire import wire_queue
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX

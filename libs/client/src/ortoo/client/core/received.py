@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from ortoo.client.core.place import RETRY_PREFIX, Queue
+from ortoo.client.core.queues import RETRY_PREFIX, Queue
 from ortoo.client.core.progress import BatchProgress
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text

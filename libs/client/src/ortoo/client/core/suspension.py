@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Collection
 
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 
 
 class Hold:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from ortoo.client.core.filters import Filter, expressions
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import Finished, ReceivedBatch
 from ortoo.common.errors import Invalid
 from ortoo.common.errors.findings import process_version

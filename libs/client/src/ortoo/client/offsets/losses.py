@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ortoo.client import log_events
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.common.logs.logger import get_logger
 
 _log = get_logger("consumer")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ortoo.client.core.place import RETRY_PREFIX
+from ortoo.client.core.queues import RETRY_PREFIX
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import queue_of, wire_queue
-from ortoo.client.offsets.file import OffsetFile
+from ortoo.client.offsets.offset_file import OffsetFile
 from ortoo.common.errors import Fenced, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of
 from ortoo.common.logs.logger import get_logger

@@ -15,7 +15,7 @@ from ortoo.client.pop.pop_calls import PopCalls, receipts_of
 from ortoo.client.pop.popped import PopLease, PoppedMessage, by_enode, lease_of, parts, share
 from ortoo.common.errors import Fenced, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.delay_levels import delay_ms_of_level
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.messages import write
 from ortoo.common.grpc.request_batcher import RequestBatcher
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import grpc
 
-from ortoo.client.core.conversation import Conversation
+from ortoo.client.core.bidi_stream import Conversation
 from ortoo.client.core.wire import wire_queue
 from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.common.errors import OrtooError, Unavailable

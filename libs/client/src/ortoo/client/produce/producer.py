@@ -9,15 +9,15 @@ from typing import Self
 from ortoo.client import log_events
 from ortoo.client.core.closed import Closed
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.place import Queue, Receipt
-from ortoo.client.produce.batcher import Batcher
+from ortoo.client.core.queues import Queue, Receipt
+from ortoo.client.produce.queue_batcher import Batcher
 from ortoo.client.produce.in_flight import Fate, InFlight
 from ortoo.client.produce.produce_call import ProduceCall
 from ortoo.client.produce.producer_batch import ProducerBatch, Sending, Sendings, Unheard
 from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, NotFound, OrtooError, Overloaded, Unavailable
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.records.builder import BatchBuilder

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ortoo.client.core.place import Queue, Receipt
+from ortoo.client.core.queues import Queue, Receipt
 from ortoo.common.errors import Invalid, OrtooError, Unavailable
 from ortoo.common.groups.handle import DelayedBatch, Handle, HandleKind
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import queue_of
 from ortoo.common.errors import NotFound
 from ortoo.common.groups.queue_choice import level_of_priority, queue_of_group

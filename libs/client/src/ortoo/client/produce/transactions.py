@@ -22,12 +22,12 @@ from typing import Any, Self
 
 from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import wire_queue
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.records.message import Message

@@ -8,14 +8,14 @@ from typing import Self
 from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Topics, wanted_topics
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
-from ortoo.client.offsets.queue_starts import offset_ranges, search_offset
+from ortoo.client.offsets.offset_lookup import offset_ranges, search_offset
 from ortoo.client.offsets.store import RemoteOffsets
-from ortoo.client.pull.group_member import GroupMember
-from ortoo.client.pull.handling import BatchHandler, CommitVerdict, Handlers, Processed, acknowledge
+from ortoo.client.pull.pull_member import GroupMember
+from ortoo.client.pull.pull_handlers import BatchHandler, CommitVerdict, Handlers, Processed, acknowledge
 from ortoo.client.pull.process_queue import ProcessQueue
-from ortoo.client.pull.pulling import Pulled, pull
+from ortoo.client.pull.pull_call import Pulled, pull
 from ortoo.client.pull.settings import Handling, PullSettings
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import Conflict, Invalid

@@ -6,7 +6,7 @@ Messages are taken in order and may finish in any order. The commit offset is th
 from collections import deque
 from collections.abc import Sequence
 
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.pull.flow_control import Held

@@ -9,7 +9,7 @@ from typing import Any
 
 from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import queue_of, wire_queue
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import OrtooError

@@ -12,7 +12,7 @@ from ortoo.client.core.suspension import Suspension
 from ortoo.client.offsets.losses import Losses, LostMessages
 from ortoo.client.pull.flow_control import FlowLimits, HoldCounts
 from ortoo.client.pull.process_queue import ProcessQueue
-from ortoo.client.pull.pulling import Pulled, PullStatus, pull
+from ortoo.client.pull.pull_call import Pulled, PullStatus, pull
 from ortoo.client.pull.settings import PullSettings
 from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError
 from ortoo.common.logs.logger import get_logger

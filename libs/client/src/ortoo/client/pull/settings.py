@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.offsets.losses import LostMessages
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.pull.flow_control import FlowLimits

@@ -11,17 +11,17 @@ from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Topics, wanted_topics
 from ortoo.client.core.handlers import send_back
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
-from ortoo.client.offsets.file import OffsetFile, offset_path
+from ortoo.client.offsets.offset_file import OffsetFile, offset_path
 from ortoo.client.offsets.losses import Losses, LostMessages
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.offsets.store import LocalOffsets
-from ortoo.client.push.handling import Handler, PushHandlers, SendBack
+from ortoo.client.push.push_handlers import Handler, PushHandlers, SendBack
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.groups.allocation import AllocationStrategy
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.messages import write
 from ortoo.common.process.background import Background
 from ortoo.v1 import consumer_pb2
 

@@ -7,14 +7,14 @@ from collections.abc import Collection, Sequence
 from ortoo.client import log_events
 from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.kept_session import KeptSession
-from ortoo.client.core.place import RETRY_PREFIX, Queue
+from ortoo.client.core.reconnecting_session import KeptSession
+from ortoo.client.core.queues import RETRY_PREFIX, Queue
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.core.suspension import Hold, Suspension
 from ortoo.client.core.wire import queue_of, received_batch, subscription, wire_queue
 from ortoo.client.offsets.losses import Losses, LostMessages
-from ortoo.client.offsets.queue_starts import start_offsets
+from ortoo.client.offsets.offset_lookup import start_offsets
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.offsets.store import LocalOffsets
 from ortoo.client.produce.routes import readable_queues

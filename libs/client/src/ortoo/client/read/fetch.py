@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, expressions
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.core.wire import queue_of, received_batch, wire_queue
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Unavailable

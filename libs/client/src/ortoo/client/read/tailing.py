@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.read.fetch import fetch
 from ortoo.common.errors import DataLoss
 from ortoo.common.logs.logger import get_logger

@@ -12,7 +12,7 @@ from ortoo.client.core.wire import LANGUAGE, client_version, queue_of
 from ortoo.client.sessions.group_view import GroupView
 from ortoo.common.errors import NotFound, OrtooError, Unsupported
 from ortoo.common.errors.status import failure_of
-from ortoo.common.grpc.fields import read
+from ortoo.common.grpc.messages import read
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.text_rules import OF_COPIES

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ortoo.client.core.place import Queue
+from ortoo.client.core.queues import Queue
 from ortoo.common.groups.allocation import AllocationStrategy, allocate
 
 PULL_IDLE_S = 120.0

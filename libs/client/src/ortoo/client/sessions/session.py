@@ -7,7 +7,7 @@ from typing import Any, Self
 from ortoo.client import log_events
 from ortoo.client.core.closed import Closed
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.kept_session import KeptSession
+from ortoo.client.core.reconnecting_session import KeptSession
 from ortoo.client.core.wire import LANGUAGE, client_version
 from ortoo.client.sessions.commands import GroupMembership, answer_to
 from ortoo.client.sessions.group_view import GroupView

@@ -5,7 +5,7 @@ from typing import Any
 import grpc
 import structlog
 
-from ortoo.common.grpc.around.layers import Call, Layer
+from ortoo.common.grpc.layers.layer import Call, Layer
 from ortoo.common.grpc.errors import Context
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.histogram import Histogram

@@ -6,7 +6,7 @@ from functools import partial
 
 from ortoo.common.errors.findings import Finding, Findings, process_version
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.common.grpc.server import AddServicer
 from ortoo.common.process.clock import Clock
 from ortoo.v1 import findings_pb2 as pb

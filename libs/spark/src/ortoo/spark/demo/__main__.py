@@ -24,10 +24,10 @@ from ortoo.spark.pipeline.jobs.archive import archive
 from ortoo.spark.pipeline.jobs.compact import compact
 from ortoo.spark.pipeline.jobs.replay import replay
 from ortoo.spark.pipeline.jobs.trace import trace
-from ortoo.spark.pipeline.running.page import Table, new_figure, text_table, write_page
-from ortoo.spark.pipeline.running.progress import Say
-from ortoo.spark.pipeline.running.session import session
-from ortoo.spark.pipeline.running.settings import (
+from ortoo.spark.pipeline.runtime.report_page import Table, new_figure, text_table, write_page
+from ortoo.spark.pipeline.runtime.progress import Say
+from ortoo.spark.pipeline.runtime.session import session
+from ortoo.spark.pipeline.runtime.settings import (
     ArchiveSettings,
     LakeSettings,
     PipelineSettings,

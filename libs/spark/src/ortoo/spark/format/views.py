@@ -17,7 +17,7 @@ from ortoo.spark.arrow.schema import utc_schema
 from ortoo.spark.core.link import Link, link_to
 from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.topic_state import topic_names
-from ortoo.spark.writing.sink_account import GROUP
+from ortoo.spark.writing.sink_progress import GROUP
 
 RETRY: Final = "%RETRY%"
 DEAD: Final = "%DLQ%"

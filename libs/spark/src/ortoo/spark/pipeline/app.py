@@ -16,9 +16,9 @@ from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.logs.logger import configure
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.settings import load
-from ortoo.spark.pipeline.running.progress import Say
-from ortoo.spark.pipeline.running.settings import PipelineSettings
-from ortoo.spark.pipeline.running.settings import pairs as named_values
+from ortoo.spark.pipeline.runtime.progress import Say
+from ortoo.spark.pipeline.runtime.settings import PipelineSettings
+from ortoo.spark.pipeline.runtime.settings import pairs as named_values
 
 DONE, FAILED, USAGE, DIFFERENT = 0, 1, 2, 3
 
@@ -89,7 +89,7 @@ def _run(name: str, settings: PipelineSettings, say: Say, once: bool) -> int:
     elif name == "compact":
         job(settings, say)
     else:
-        from ortoo.spark.pipeline.running.session import session
+        from ortoo.spark.pipeline.runtime.session import session
 
         settings.the_lake()
         with session(settings.spark) as spark:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ortoo.client import Filter, Queue, ReceivedBatch
-from ortoo.client.offsets.queue_starts import offset_ranges
+from ortoo.client.offsets.offset_lookup import offset_ranges
 from ortoo.common.errors import DataLoss, NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.logs.logger import get_logger
 from ortoo.spark.core import log_events

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ortoo.client import Queue
 from ortoo.spark.core.offsets import Offsets
 from ortoo.spark.reading.data_loss import Loss, refused
-from ortoo.spark.reading.limits import limited
+from ortoo.spark.reading.batch_limits import limited
 from ortoo.spark.reading.topic_state import Range, TopicState
 
 BytesLimit = Callable[[Mapping[Queue, int], Mapping[Queue, int]], int]

@@ -20,7 +20,7 @@ from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.batch_read import TaskReader
 from ortoo.spark.reading.bounds import start_offsets
 from ortoo.spark.reading.data_loss import Loss, readable
-from ortoo.spark.reading.limits import MessageSize
+from ortoo.spark.reading.batch_limits import MessageSize
 from ortoo.spark.reading.stream_offsets import Limits, StreamOffsets, ranges
 from ortoo.spark.reading.topic_state import Range, TopicState, current_state
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ortoo.client import NotFound, Queue
-from ortoo.client.offsets.queue_starts import search_offset
+from ortoo.client.offsets.offset_lookup import search_offset
 from ortoo.common.errors import Invalid
 from ortoo.spark.core.link import Link
 from ortoo.spark.core.read_options import ReadOptions

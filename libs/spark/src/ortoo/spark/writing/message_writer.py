@@ -14,7 +14,7 @@ from ortoo.spark.core.link import Link, link_to
 from ortoo.spark.writing.batch_sender import BatchSender
 from ortoo.spark.writing.lanes import Lanes, TaskIdentity
 from ortoo.spark.writing.rows import message_rows
-from ortoo.spark.writing.sink_account import SinkAccount
+from ortoo.spark.writing.sink_progress import SinkAccount
 from ortoo.spark.writing.write_options import WriteOptions
 
 

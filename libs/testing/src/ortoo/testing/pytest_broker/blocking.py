@@ -13,7 +13,7 @@ from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.testing.pytest_broker.broker import DELAYED_MAX, Harm, started
 from ortoo.testing.pytest_broker.clock import BlockingClock
 from ortoo.testing.pytest_broker.faults import Faults
-from ortoo.testing.pytest_broker.stage import Stage
+from ortoo.testing.pytest_broker.hosted_broker import Stage
 
 
 class BlockingBroker(Harm):

@@ -8,7 +8,7 @@ from ortoo.client import Client, DeadLetter, DelayedMessage, GroupDescription, M
 from ortoo.testing.pytest_broker.clock import BrokerClock
 from ortoo.testing.pytest_broker.durations import Duration, seconds_of
 from ortoo.testing.pytest_broker.faults import Fault, Faults, LostAnswers
-from ortoo.testing.pytest_broker.stage import ADDRESS, Stage
+from ortoo.testing.pytest_broker.hosted_broker import ADDRESS, Stage
 from ortoo.testing.simulation.cluster.machine import Machine
 
 DELAYED_MAX = 1_000

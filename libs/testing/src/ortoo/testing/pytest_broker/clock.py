@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from ortoo.testing.pytest_broker.due import next_due_ms
+from ortoo.testing.pytest_broker.next_due import next_due_ms
 from ortoo.testing.pytest_broker.durations import Duration, seconds_of
 from ortoo.testing.pytest_broker.loop import BrokerLoop
 from ortoo.testing.simulation.cluster.roles import EnodeMachine

@@ -6,10 +6,10 @@ from contextvars import Context, copy_context
 from typing import Any, TypeVar, TypeVarTuple
 
 from ortoo.common.process.containment import place_of
-from ortoo.testing.pytest_broker.conversation import TEST
+from ortoo.testing.pytest_broker.message_trace import TEST
 from ortoo.testing.pytest_broker.durations import told
 from ortoo.testing.pytest_broker.threads import BorrowedThread
-from ortoo.testing.simulation.kernel.chances import Chances
+from ortoo.testing.simulation.kernel.random_streams import Chances
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, current_process
 

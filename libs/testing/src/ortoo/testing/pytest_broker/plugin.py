@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ortoo.testing.pytest_broker.blocking import BlockingBroker
     from ortoo.testing.pytest_broker.broker import Broker
-    from ortoo.testing.pytest_broker.stage import Stage
+    from ortoo.testing.pytest_broker.hosted_broker import Stage
 
     LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -167,8 +167,8 @@ def _is_coroutine_test(request: pytest.FixtureRequest) -> bool:
 def _stage_of(item: pytest.Item) -> "Stage":
     """The broker of a test, not started. Fails the test when its options are wrong."""
     from ortoo.common.process.randomness import Randomness
-    from ortoo.testing.pytest_broker.choices import chosen
-    from ortoo.testing.pytest_broker.stage import Stage
+    from ortoo.testing.pytest_broker.options import chosen
+    from ortoo.testing.pytest_broker.hosted_broker import Stage
 
     found = item.stash.get(_STAGE, None)
     if found is None:

@@ -19,7 +19,7 @@ import sys
 from dataclasses import dataclass, field
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.changes.all import Change, OffsetsCommitted, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import Change, OffsetsCommitted, decode_changes, encode_changes
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine, Taken
 from ortoo.enode.state.fold import State

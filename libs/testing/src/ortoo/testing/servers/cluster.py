@@ -19,7 +19,7 @@ from typing import Any
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys, HandleSeals
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
-from ortoo.common.grpc.fields import read
+from ortoo.common.grpc.messages import read
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness

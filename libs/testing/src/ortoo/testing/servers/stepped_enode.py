@@ -4,7 +4,7 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from ortoo.common.process import front
+from ortoo.common.process import entry_point
 from ortoo.enode.__main__ import ROLE
 from ortoo.enode.app import open_enode
 from ortoo.testing.time.stepped_clock import SharedClock
@@ -12,4 +12,4 @@ from ortoo.testing.time.stepped_clock import SharedClock
 if __name__ == "__main__":
     clock = SharedClock(Path(sys.argv[1]))
     role = dataclasses.replace(ROLE, open=lambda loaded, load_again: open_enode(loaded.settings, clock=clock))
-    sys.exit(front.main(role, sys.argv[2:]))
+    sys.exit(entry_point.main(role, sys.argv[2:]))

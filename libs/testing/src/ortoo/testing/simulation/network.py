@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ortoo.testing.memory_grpc import Connection, MemoryTransport, Node, Packet
-from ortoo.testing.simulation.kernel.chances import Chances, happens
+from ortoo.testing.simulation.kernel.random_streams import Chances, happens
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.fingerprint import fingerprint
 from ortoo.testing.simulation.kernel.trace import Trace

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.simulation.findings import Findings
-from ortoo.testing.simulation.kernel.chances import Chances
+from ortoo.testing.simulation.violations import Findings
+from ortoo.testing.simulation.kernel.random_streams import Chances
 from ortoo.testing.simulation.kernel.trace import Trace
 from ortoo.testing.simulation.world import World
 

@@ -7,15 +7,15 @@ from typing import Any, TextIO
 
 from ortoo.common.cluster.process_name import named_process
 from ortoo.common.grpc.transport import using_transport
-from ortoo.testing.simulation.findings import Findings
-from ortoo.testing.simulation.kernel.chances import Chances
+from ortoo.testing.simulation.violations import Findings
+from ortoo.testing.simulation.kernel.random_streams import Chances
 from ortoo.testing.simulation.kernel.clock import MachineClock, RunClock
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.garbage import garbage_of_its_own
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, bury_all
 from ortoo.testing.simulation.kernel.trace import Trace
-from ortoo.testing.simulation.neighbours.database import SimulatedDatabase
-from ortoo.testing.simulation.neighbours.redis import SimulatedRedis, virtual_redis_time
+from ortoo.testing.simulation.dependencies.database import SimulatedDatabase
+from ortoo.testing.simulation.dependencies.redis import SimulatedRedis, virtual_redis_time
 from ortoo.testing.simulation.network import SimulatedNetwork
 
 

@@ -7,7 +7,7 @@ index files, and retention does not affect it.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ortoo.enode.changes.all import (
+from ortoo.enode.changes.kinds import (
     Change,
     IdsRemembered,
     OffsetRows,

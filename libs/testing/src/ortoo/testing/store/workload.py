@@ -12,7 +12,7 @@ from typing import Any
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.changes.all import Change, IdsRemembered, OffsetsCommitted
+from ortoo.enode.changes.kinds import Change, IdsRemembered, OffsetsCommitted
 from ortoo.enode.changes.groups import Mode, ModeSet, SentBack, SentBackForgotten
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned
 from ortoo.enode.disk.disk import Disk

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from ortoo.common.cluster.announcing import Announcing
+from ortoo.common.cluster.registrations import Announcing
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
 from ortoo.enode.store.store import Store

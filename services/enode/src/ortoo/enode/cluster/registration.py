@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from ortoo.common.cluster.announcing import Announcing
+from ortoo.common.cluster.registrations import Announcing
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.messages import write
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.cluster.topic_copies import TopicCopies

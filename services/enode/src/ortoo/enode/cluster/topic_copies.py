@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ortoo.common.cluster.name_servers import NameServers
-from ortoo.common.cluster.route_news import whole_news
+from ortoo.common.cluster.route_watch import whole_news
 from ortoo.common.errors import NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
@@ -15,7 +15,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.enode import log_events
-from ortoo.enode.cluster.group_lives import GroupLives
+from ortoo.enode.cluster.group_retention import GroupLives
 from ortoo.enode.store.store import Store, TopicCopy
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 

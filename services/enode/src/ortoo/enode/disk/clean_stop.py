@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
-from ortoo.enode.disk.whole_files import Damaged, Head, read_whole, with_crc, without_crc, write_whole
+from ortoo.enode.disk.atomic_files import Damaged, Head, read_whole, with_crc, without_crc, write_whole
 
 FILE_NAME = "clean"
 _HEAD = Head("marker of a clean stop", b"ORTC", 1, "QIqQQ")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.lines import read_lines, write_lines
+from ortoo.enode.disk.json_files import read_lines, write_lines
 
 FILE_NAME = "identity"
 VERSION = 2

@@ -11,7 +11,7 @@ from pathlib import Path
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
 from ortoo.enode.disk.slots import SERIALS_NAME, read_slots, write_slots
-from ortoo.enode.disk.whole_files import Damaged, Head, read_whole, with_crc, without_crc, write_whole
+from ortoo.enode.disk.atomic_files import Damaged, Head, read_whole, with_crc, without_crc, write_whole
 
 FILE_NAME = "begin"
 _HEAD = Head("record of the log's begin", b"ORTB", 1, "QII")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ortoo.common.errors import Unsupported
 from ortoo.enode.disk.disk import Disk, File
-from ortoo.enode.disk.whole_files import CRC_BYTES, Damaged, Head, read_whole, with_crc, without_crc
+from ortoo.enode.disk.atomic_files import CRC_BYTES, Damaged, Head, read_whole, with_crc, without_crc
 
 SLOT_BYTES = 64
 PAIR_BYTES = 2 * SLOT_BYTES

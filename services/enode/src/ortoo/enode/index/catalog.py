@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from ortoo.common.errors import Overloaded
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.log.answers import Damage
+from ortoo.enode.log.results import Damage
 from ortoo.enode.log.queue_index import Contents, IndexParts, QueueEntry, QueueKey
 from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.segment import Segment

@@ -2,7 +2,7 @@
 
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
-from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
+from ortoo.enode.disk.atomic_files import Damaged, read_part, write_whole
 from ortoo.enode.index.catalog import Run
 from ortoo.enode.index.survey import survey_sealed
 from ortoo.enode.log.queue_index import (

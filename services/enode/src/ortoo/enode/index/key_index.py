@@ -14,7 +14,7 @@ from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.reader import buffer
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, crc32c
 from ortoo.common.records.wire import read_fields
-from ortoo.enode.disk.whole_files import CRC_BYTES, Damaged, Head, with_crc, without_crc
+from ortoo.enode.disk.atomic_files import CRC_BYTES, Damaged, Head, with_crc, without_crc
 
 BLOCK_ENTRIES = 256
 BLOCK_BYTES = BLOCK_ENTRIES * 16 + 8

@@ -16,7 +16,7 @@ from ortoo.common.records.batch import open_batch
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
+from ortoo.enode.disk.atomic_files import Damaged, read_part, write_whole
 from ortoo.enode.index.key_index import KIND_KEY, Entries, Fences, encode_keys, text_hash
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader, Kind, decode_header
 from ortoo.enode.log.scan import Window, read_body, walk

@@ -7,11 +7,11 @@ from typing import Any
 
 from ortoo.common.errors import NOT_TAKEN_FIELD, Moved, Overloaded, Unavailable
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.changes.all import HEAD_BYTES, Change, encode_changes
+from ortoo.enode.changes.kinds import HEAD_BYTES, Change, encode_changes
 from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.checkpoint import Slice
 from ortoo.enode.log.flushing.flusher import UNTIL_OPENED, Flusher
-from ortoo.enode.log.flushing.group import Entry, Group, Part, WaitingChanges
+from ortoo.enode.log.flushing.flush_group import Entry, Group, Part, WaitingChanges
 from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,
     HEADER_BYTES,

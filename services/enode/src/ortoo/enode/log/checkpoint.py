@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ortoo.common.errors import Unsupported
-from ortoo.enode.changes.all import encode_changes
+from ortoo.enode.changes.kinds import encode_changes
 from ortoo.enode.log.queue_index import SliceAt
 
 VERSION = 1

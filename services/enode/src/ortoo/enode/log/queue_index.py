@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ortoo.common.records.sealed_batch import crc32c
-from ortoo.enode.disk.whole_files import CRC_BYTES, Damaged, Head, with_crc, without_crc
+from ortoo.enode.disk.atomic_files import CRC_BYTES, Damaged, Head, with_crc, without_crc
 from ortoo.enode.log.rows import ROW_BYTES, Rows
 
 _HEAD = Head("queue index", b"ORTI", 1, "QQqIIII")

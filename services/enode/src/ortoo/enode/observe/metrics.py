@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.changes.halves import Verdict
-from ortoo.enode.cluster.group_lives import GroupLives
-from ortoo.enode.deferred.transactions import Transactions
+from ortoo.enode.cluster.group_retention import GroupLives
+from ortoo.enode.transactions.coordinator import Transactions
 from ortoo.enode.pops.leasing import Leasing
-from ortoo.enode.pops.sending_back import SendingBack
-from ortoo.enode.store.census import group_lags, topic_totals
+from ortoo.enode.pops.retry_copies import SendingBack
+from ortoo.enode.store.stats import group_lags, topic_totals
 from ortoo.enode.store.store import Store, StoreDescription
 
 COUNTERS = {

@@ -5,10 +5,10 @@ from typing import Any
 
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.tracing import Tracing, sampled_contexts
-from ortoo.enode.deferred.delays import Delays
-from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.deferred.transactions import Transactions
-from ortoo.enode.log.answers import Appended
+from ortoo.enode.delays.scheduler import Delays
+from ortoo.enode.appends.router import Intake
+from ortoo.enode.transactions.coordinator import Transactions
+from ortoo.enode.log.results import Appended
 from ortoo.enode.store.store import FlushMode, Store
 
 

@@ -20,14 +20,14 @@ from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, read_identity
 from ortoo.enode.disk.log_begin import read_log_begin
-from ortoo.enode.disk.reign_file import FILE_NAME as REIGN_NAME
+from ortoo.enode.disk.hard_state_file import FILE_NAME as REIGN_NAME
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.whole_files import read_part
+from ortoo.enode.disk.atomic_files import read_part
 from ortoo.enode.index.survey import find_cut, survey
 from ortoo.enode.log.frame import HEADER_BYTES
 from ortoo.enode.log.segment import Segment, bases, segment_name
 from ortoo.enode.offline.backup_list import TEMPORARY, BackupList, KeptSegment, copied, is_empty, read_backup_list
-from ortoo.enode.recovery.member_opening import known_end
+from ortoo.enode.recovery.replica_opening import known_end
 from ortoo.enode.recovery.strays import strays_among
 
 TRIES = 5

@@ -9,7 +9,7 @@ from typing import Any
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.lines import read_lines, write_lines
+from ortoo.enode.disk.json_files import read_lines, write_lines
 from ortoo.enode.disk.log_begin import LogBegin, decode_log_begin
 
 FILE_NAME = "backup"

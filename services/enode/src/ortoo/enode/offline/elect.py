@@ -27,18 +27,18 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import read_identity, write_identity
 from ortoo.enode.disk.log_begin import read_log_begin
-from ortoo.enode.disk.outline_file import FILE_NAME as OUTLINE_NAME
-from ortoo.enode.disk.outline_file import KeptOutline, read_outline, write_outline
-from ortoo.enode.disk.reign_file import FILE_NAME as REIGN_NAME
-from ortoo.enode.disk.reign_file import KeptReign, read_reign, read_serial, write_reign
+from ortoo.enode.disk.log_summary_file import FILE_NAME as OUTLINE_NAME
+from ortoo.enode.disk.log_summary_file import KeptOutline, read_outline, write_outline
+from ortoo.enode.disk.hard_state_file import FILE_NAME as REIGN_NAME
+from ortoo.enode.disk.hard_state_file import KeptReign, read_reign, read_serial, write_reign
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.segment import bases
-from ortoo.enode.members.identity import Configuration, MemberId, Tail
-from ortoo.enode.members.log_outline import EpochStart, History, LogOutline, MembersFrame
+from ortoo.enode.replication.protocol.identity import Configuration, MemberId, Tail
+from ortoo.enode.replication.protocol.log_summary import EpochStart, History, LogOutline, MembersFrame
 from ortoo.enode.recovery.hard_state import epoch_at
-from ortoo.enode.recovery.member_opening import known_end, recover_member, whole_end
+from ortoo.enode.recovery.replica_opening import known_end, recover_member, whole_end
 from ortoo.enode.recovery.restored import write_mark
-from ortoo.enode.rpc.members.living_set import check_no_living_set
+from ortoo.enode.rpc.replicas.living_set import check_no_living_set
 from ortoo.enode.settings import load
 
 

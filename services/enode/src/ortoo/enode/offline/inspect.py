@@ -21,12 +21,12 @@ from typing import Any
 
 from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.records.message_id import message_address
-from ortoo.enode.changes.all import decode_changes, encode_changes
+from ortoo.enode.changes.kinds import decode_changes, encode_changes
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import Catalog
-from ortoo.enode.log.answers import Damage
+from ortoo.enode.log.results import Damage
 from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
 from ortoo.enode.log.scan import Hole, walk
 from ortoo.enode.log.segment import Segment

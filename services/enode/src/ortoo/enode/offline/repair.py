@@ -29,14 +29,14 @@ from ortoo.enode.disk.log_begin import FILE_NAME as BEGIN_NAME
 from ortoo.enode.disk.log_begin import read_log_begin, write_log_begin
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.slots import SERIALS_NAME
-from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
-from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
+from ortoo.enode.disk.durable_mark import FILE_NAME as TIDE_NAME
+from ortoo.enode.disk.durable_mark import TideMark, read_tide_mark
 from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases, segment_name
 from ortoo.enode.offline.inspect import inspect
 from ortoo.enode.recovery.hard_state import check_alone
-from ortoo.enode.recovery.member_opening import known_end
+from ortoo.enode.recovery.replica_opening import known_end
 from ortoo.enode.recovery.opening import marker_of, recover
 from ortoo.enode.recovery.restored import FILE_NAME as RESTORED_NAME
 from ortoo.enode.recovery.restored import write_restored

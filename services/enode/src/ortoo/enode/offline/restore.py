@@ -18,7 +18,7 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, write_identity
 from ortoo.enode.disk.log_begin import write_log_begin
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.tide_mark import TideMark
+from ortoo.enode.disk.durable_mark import TideMark
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.offline.backup_list import BackupList, copied, is_empty, read_backup_list
 from ortoo.enode.recovery.opening import Recovered, recover

@@ -36,7 +36,7 @@ from ortoo.enode.pops.parking import (
     Parking,
 )
 from ortoo.enode.pops.reading import OpenedBatches, PopReading
-from ortoo.enode.pops.settling import Settling
+from ortoo.enode.pops.settlement import Settling
 from ortoo.enode.state.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.store.store import Store

@@ -8,7 +8,7 @@ from ortoo.common.groups.pop import PopRules
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
-from ortoo.enode.changes.all import Change, OffsetsCommitted, TopicGone
+from ortoo.enode.changes.kinds import Change, OffsetsCommitted, TopicGone
 from ortoo.enode.changes.groups import GroupGone
 from ortoo.enode.changes.pops import PopIntervals, finished
 from ortoo.enode.pops.attempts import Attempts

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from ortoo.common.errors import DataLoss, Unavailable
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.whole_files import Damaged
+from ortoo.enode.disk.atomic_files import Damaged
 from ortoo.enode.index.catalog import Catalog, QueueLog, Run
 from ortoo.enode.index.index_files import load_rows, make_index
-from ortoo.enode.log.answers import Damage, DamagedQueue, Fetched
+from ortoo.enode.log.results import Damage, DamagedQueue, Fetched
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, Kind, decode_header, frame_bytes
 from ortoo.enode.log.rows import Rows

@@ -11,13 +11,13 @@ from ortoo.common.errors import Conflict, DataLoss
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
 from ortoo.enode.disk.identity import Identity, is_of_log, read_identity
-from ortoo.enode.disk.outline_file import FILE_NAME as OUTLINE_NAME
-from ortoo.enode.disk.outline_file import read_outline
-from ortoo.enode.disk.reign_file import FILE_NAME as REIGN_NAME
-from ortoo.enode.disk.reign_file import REJOIN, KeptReign, read_reign, read_serial
+from ortoo.enode.disk.log_summary_file import FILE_NAME as OUTLINE_NAME
+from ortoo.enode.disk.log_summary_file import read_outline
+from ortoo.enode.disk.hard_state_file import FILE_NAME as REIGN_NAME
+from ortoo.enode.disk.hard_state_file import REJOIN, KeptReign, read_reign, read_serial
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.slots import SERIALS_NAME
-from ortoo.enode.log.copies.cut_frames import PREFIX as CUT_PREFIX
+from ortoo.enode.log.copies.truncated_frames import PREFIX as CUT_PREFIX
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import SUFFIX, Segment, bases

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.whole_files import Damaged
+from ortoo.enode.disk.atomic_files import Damaged
 from ortoo.enode.index.catalog import Catalog, QueueLog
 from ortoo.enode.index.index_files import load_rows
-from ortoo.enode.log.answers import Damage, DamagedQueue
+from ortoo.enode.log.results import Damage, DamagedQueue
 from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import holding, segment_name

@@ -11,14 +11,14 @@ from pathlib import Path
 from ortoo.common.errors import DataLoss
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
-from ortoo.enode.changes.all import OffsetsSkipped, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import OffsetsSkipped, decode_changes, encode_changes
 from ortoo.enode.disk.clean_stop import CleanStop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import Identity, read_identity
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.tide_mark import read_tide_mark
-from ortoo.enode.disk.whole_files import Damaged
+from ortoo.enode.disk.durable_mark import read_tide_mark
+from ortoo.enode.disk.atomic_files import Damaged
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import make_index, read_contents
 from ortoo.enode.index.survey import Survey, find_cut, survey

@@ -9,8 +9,8 @@ from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
 from ortoo.enode.disk.identity import Identity
 from ortoo.enode.disk.log_begin import FILE_NAME as BEGIN_NAME
 from ortoo.enode.disk.slots import SERIALS_NAME, SLOT_BYTES
-from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
-from ortoo.enode.disk.whole_files import TAG_AT, TAG_BYTES, read_part
+from ortoo.enode.disk.durable_mark import FILE_NAME as TIDE_NAME
+from ortoo.enode.disk.atomic_files import TAG_AT, TAG_BYTES, read_part
 from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import Segment

@@ -5,7 +5,7 @@ from dataclasses import InitVar, dataclass
 from itertools import zip_longest
 
 from ortoo.common.errors import DataLoss
-from ortoo.enode.changes.all import OffsetsSkipped, decode_changes
+from ortoo.enode.changes.kinds import OffsetsSkipped, decode_changes
 from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, complete_checkpoints, decode_slice
 from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader, Kind, frame_bytes
 from ortoo.enode.log.queue_index import SliceAt

@@ -15,10 +15,10 @@ from pathlib import Path
 from ortoo.common.errors import DataLoss
 from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.changes.all import Change, Forget, LocksPut, OffsetsSkipped
+from ortoo.enode.changes.kinds import Change, Forget, LocksPut, OffsetsSkipped
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import Identity, read_identity, write_identity
-from ortoo.enode.disk.lines import read_lines, write_lines
+from ortoo.enode.disk.json_files import read_lines, write_lines
 from ortoo.enode.state.fold import State
 
 FILE_NAME = "restored"

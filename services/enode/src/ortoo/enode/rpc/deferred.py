@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Iterable
 
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.messages import write
 from ortoo.common.process.containment import Scope
 from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
-from ortoo.enode.deferred.checks import DueCheck
-from ortoo.enode.deferred.transactions import Transactions
+from ortoo.enode.transactions.checks import DueCheck
+from ortoo.enode.transactions.coordinator import Transactions
 from ortoo.enode.rpc.handlers import Handlers, checked_batch_of, limit_of, unnumbered
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.v1 import enode_deferred_pb2 as pb

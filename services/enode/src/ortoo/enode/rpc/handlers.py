@@ -5,14 +5,14 @@ from typing import Any
 
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.bulk_calls import batch_of
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.messages import write
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
-from ortoo.enode.deferred.identified import IdentifiedIntake
-from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.appends.deduplicated import IdentifiedIntake
+from ortoo.enode.appends.router import Intake
 from ortoo.enode.pops.leasing import Leasing
-from ortoo.enode.pops.sending_back import SendingBack
-from ortoo.enode.rpc.streams.all import Streams
+from ortoo.enode.pops.retry_copies import SendingBack
+from ortoo.enode.rpc.streams.runner import Streams
 from ortoo.enode.rpc.streams.attach import AttachedSnodes
 from ortoo.enode.store.store import Store
 from ortoo.v1 import record_pb2

@@ -6,7 +6,7 @@ from typing import Any
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
-from ortoo.enode.rpc.streams.all import Streams
+from ortoo.enode.rpc.streams.runner import Streams
 from ortoo.enode.rpc.streams.fetch import CommittedStream
 from ortoo.enode.store.engine import Engine
 from ortoo.v1 import enode_pb2

@@ -7,7 +7,7 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.messages import write
 from ortoo.enode.changes.groups import Mode
 from ortoo.enode.rpc.handlers import Handlers
 from ortoo.enode.store.lock_table import LIFETIME_S, Granted, Key, LockRequest, Refused

@@ -18,7 +18,7 @@ from ortoo.common.groups.pop import (
     Verdict,
 )
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.enode.rpc.handlers import Handlers, check_number, unnumbered
 from ortoo.v1 import enode_pop_pb2 as pb
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.grpc import bulk_calls
-from ortoo.common.grpc.around.layers import Layer
+from ortoo.common.grpc.layers.layer import Layer
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.cluster_token import ClusterToken
 from ortoo.common.grpc.errors import Context

@@ -1,7 +1,7 @@
 """DescribeQueues, DescribeStore and FindMessages."""
 
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.messages import write
 from ortoo.enode.rpc.handlers import Handlers
 from ortoo.v1 import enode_pb2 as pb
 

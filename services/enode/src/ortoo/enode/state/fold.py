@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ortoo.enode.changes.all import Change, TopicGone, WindowBatch
+from ortoo.enode.changes.kinds import Change, TopicGone, WindowBatch
 from ortoo.enode.changes.groups import GroupGone, GroupUse
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.state.table import Table

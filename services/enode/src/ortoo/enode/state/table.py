@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ortoo.enode.changes.all import Change
+from ortoo.enode.changes.kinds import Change
 
 ROWS_PER_CHANGE = 1_024
 """The number of checkpoint rows in one change."""

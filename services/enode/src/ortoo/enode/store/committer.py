@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.enode.changes.all import Change, DigestDue, OffsetsCommitted, OffsetsSkipped, StateDigest, TopicGone
+from ortoo.enode.changes.kinds import Change, DigestDue, OffsetsCommitted, OffsetsSkipped, StateDigest, TopicGone
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.index.catalog import QueueLog
-from ortoo.enode.log.flushing.group import Group
+from ortoo.enode.log.flushing.flush_group import Group
 from ortoo.enode.log.frame import Flag
 from ortoo.enode.reading.waiting import wake_all
 from ortoo.enode.state.tables.dedup import Sequencer

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 from ortoo.common.errors import OrtooError
-from ortoo.enode.changes.all import Change
+from ortoo.enode.changes.kinds import Change
 from ortoo.enode.changes.groups import Mode, ModeSet
 from ortoo.enode.state.tables.modes import check
 from ortoo.enode.store.engine import Engine

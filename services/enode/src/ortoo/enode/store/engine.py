@@ -13,14 +13,14 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode import log_events
-from ortoo.enode.changes.all import Change, TopicGone
+from ortoo.enode.changes.kinds import Change, TopicGone
 from ortoo.enode.changes.groups import GroupUse
 from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim, read_identity
 from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin
-from ortoo.enode.disk.reign_file import read_reign
+from ortoo.enode.disk.hard_state_file import read_reign
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender

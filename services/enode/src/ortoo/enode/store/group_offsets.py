@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ortoo.common.errors import Fenced, Invalid
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
-from ortoo.enode.changes.all import Change, OffsetsCommitted
+from ortoo.enode.changes.kinds import Change, OffsetsCommitted
 from ortoo.enode.changes.groups import SentBackForgotten
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.queue_locks import QueueLocks

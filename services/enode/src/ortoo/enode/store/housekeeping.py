@@ -9,11 +9,11 @@ from pathlib import Path
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
-from ortoo.enode.changes.all import Change, Forget
+from ortoo.enode.changes.kinds import Change, Forget
 from ortoo.enode.disk.clean_stop import write_clean_stop
 from ortoo.enode.disk.data_dir import FolderGone
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
-from ortoo.enode.disk.tide_mark import TideMark
+from ortoo.enode.disk.durable_mark import TideMark
 from ortoo.enode.index.catalog import Sealed
 from ortoo.enode.index.index_files import write_index
 from ortoo.enode.index.key_process import Keys

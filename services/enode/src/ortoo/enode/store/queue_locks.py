@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
-from ortoo.enode.changes.all import Change
+from ortoo.enode.changes.kinds import Change
 from ortoo.enode.reading.waiting import wake_all
 from ortoo.enode.recovery.restored import APART
 from ortoo.enode.state.tables.locks import Lock, puts

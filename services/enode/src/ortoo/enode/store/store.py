@@ -9,12 +9,12 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.enode.changes.all import Change, TopicGone, WindowBatch, encode_changes
+from ortoo.enode.changes.kinds import Change, TopicGone, WindowBatch, encode_changes
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.index.catalog import QueueLog
 from ortoo.enode.index.key_index import KIND_KEY, KIND_MESSAGE_ID
 from ortoo.enode.index.key_search import FoundMessage, Query, Stretch
-from ortoo.enode.log.answers import Appended, Damage, DamagedQueue, Fetched, QueueRange, StoreDescription, TopicCopy
+from ortoo.enode.log.results import Appended, Damage, DamagedQueue, Fetched, QueueRange, StoreDescription, TopicCopy
 from ortoo.enode.log.frame import FrameHeader, Kind, frame_bytes
 from ortoo.enode.log.settings import FlushMode, StoreSettings
 from ortoo.enode.reading.reader import Look
@@ -22,8 +22,8 @@ from ortoo.enode.state.tables.dedup import Duplicate
 from ortoo.enode.state.tables.halves import Halves
 from ortoo.enode.state.tables.timers import Timers
 from ortoo.enode.state.tables.topics import put
-from ortoo.enode.store.census import description
-from ortoo.enode.store.deferral import ChangesAt, Deferral, Write
+from ortoo.enode.store.stats import description
+from ortoo.enode.store.batch_write import ChangesAt, Deferral, Write
 from ortoo.enode.store.delivery_modes import DeliveryModes
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.group_offsets import GroupOffsets

@@ -14,8 +14,8 @@ from ortoo.namesrv.catalog.database import Database
 from ortoo.namesrv.catalog.database_file import kept_alone
 from ortoo.namesrv.catalog.encryption import Encryption
 from ortoo.namesrv.catalog.engine import engine_of, url_of
-from ortoo.namesrv.catalog.proposals import Proposals
-from ortoo.namesrv.catalog.rights import Rights
+from ortoo.namesrv.catalog.stored_proposals import Proposals
+from ortoo.namesrv.catalog.named_leases import Rights
 from ortoo.namesrv.catalog.schema import prepare
 from ortoo.namesrv.catalog.stores import Stores
 from ortoo.namesrv.catalog.transaction import Transaction

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.database import Database
-from ortoo.namesrv.decisions.leases import KnownStore
+from ortoo.namesrv.decisions.process_leases import KnownStore
 
 
 class Stores:

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ortoo.common.groups.retry_policy import RetryPolicy
-from ortoo.namesrv.decisions.members import MemberId
+from ortoo.namesrv.decisions.replicas import MemberId
 from ortoo.namesrv.decisions.publish_order import order_of_text, order_to_text
 from ortoo.namesrv.decisions.topics import MessageType, Permission
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ortoo.common.errors import Conflict, NotFound
-from ortoo.namesrv.decisions.members import FOLLOWS_ONLY, MemberId, MemberReport, MemberSet, Proposal, majority
+from ortoo.namesrv.decisions.replicas import FOLLOWS_ONLY, MemberId, MemberReport, MemberSet, Proposal, majority
 
 PATIENCE_S = 1.5
 """The time that a proposed replica has to become leader. Reports from before its end are not counted after it."""

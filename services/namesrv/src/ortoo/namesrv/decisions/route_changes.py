@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
 from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.leases import Enode, Snode
+from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.topics import Topic
 
 CHANGES_KEPT = 4096

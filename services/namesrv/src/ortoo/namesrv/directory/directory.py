@@ -14,16 +14,16 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import Transaction
-from ortoo.namesrv.decisions import deletions, groups, offers, topics
+from ortoo.namesrv.decisions import deletions, groups, orphaned_topics, topics
 from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
 from ortoo.namesrv.decisions.groups import WHOLE, Group, Meant
 from ortoo.namesrv.decisions.handle_keys import KeyRotation
-from ortoo.namesrv.decisions.leases import Enode, Leases, Snode
-from ortoo.namesrv.decisions.members import MemberSet
-from ortoo.namesrv.decisions.offers import HeldTopic, OfferedTopic, Offers
+from ortoo.namesrv.decisions.process_leases import Enode, Leases, Snode
+from ortoo.namesrv.decisions.replicas import MemberSet
+from ortoo.namesrv.decisions.orphaned_topics import HeldTopic, OfferedTopic, Offers
 from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, Contents, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import NewTopic, Topic, TopicChange
-from ortoo.namesrv.directory import adopting, deleting
+from ortoo.namesrv.directory import adoption, deletion
 from ortoo.namesrv.directory.watches import Watches
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class Directory:
         def decide(stored: Transaction) -> tuple[Topic, RouteChange | None]:
             existing = stored.topic(request.name)
             if existing is None:
-                offers.check_not_offered(request.name, offered)
+                orphaned_topics.check_not_offered(request.name, offered)
             topic = topics.create(
                 request,
                 existing,
@@ -130,13 +130,13 @@ class Directory:
         return await self._change(decide)
 
     async def delete_topic(self, name: str, *, at_once: bool = False, version: int = 0) -> DeletedTopic:
-        """Delete a topic; it can be restored unless `at_once`. Errors: as `deleting.delete_topic`."""
+        """Delete a topic; it can be restored unless `at_once`. Errors: as `deletion.delete_topic`."""
         grace_ms = 0 if at_once else self.deletion_grace_ms
-        return await self._change(partial(deleting.delete_topic, name, version, self._clock.now_ms(), grace_ms))
+        return await self._change(partial(deletion.delete_topic, name, version, self._clock.now_ms(), grace_ms))
 
     async def undelete_topic(self, name: str, topic_id: int) -> Topic:
         """Restore a deleted topic. Errors: as `deletions.undelete`."""
-        return await self._change(partial(deleting.undelete_topic, name, topic_id))
+        return await self._change(partial(deletion.undelete_topic, name, topic_id))
 
     def deleted_topics(self) -> list[DeletedTopic]:
         """The topics that can be restored, the last deleted first."""
@@ -149,12 +149,12 @@ class Directory:
         old = deletions.forgotten(known, now_ms)
         if old or deletions.due(known.values(), now_ms):
             with contextlib.suppress(Unavailable, DataLoss):  # counted, and retried later
-                for topic_id in old | await self._change(partial(deleting.end_topics, now_ms)):
+                for topic_id in old | await self._change(partial(deletion.end_topics, now_ms)):
                     known.pop(topic_id, None)
         told = deletions.forgotten(groups_known, now_ms)
         if told or any(not one.is_due and one.due_at_ms <= now_ms for one in groups_known.values()):
             with contextlib.suppress(Unavailable, DataLoss):
-                for name in told | await self._change(partial(deleting.end_groups, now_ms)):
+                for name in told | await self._change(partial(deletion.end_groups, now_ms)):
                     groups_known.pop(name, None)
 
     async def renew_handle_keys(self) -> None:
@@ -184,13 +184,13 @@ class Directory:
         """The topics that enodes hold and the directory does not have, by name; and the number of further ones."""
         return self._offers.all(self._routes.topics, self._routes.deleted), self._offers.more
 
-    async def adopt_topics(self, names: Sequence[str], *, everything: bool) -> adopting.Adoption:
+    async def adopt_topics(self, names: Sequence[str], *, everything: bool) -> adoption.Adoption:
         """Adopt offered topics; with `everything` all that can be, and the second list has the others.
 
-        Errors: as `offers.wanted`; Overloaded.
+        Errors: as `orphaned_topics.wanted`; Overloaded.
         """
         now_ms, said = self._clock.now_ms(), self._offers.copy()
-        return await self._change(partial(adopting.adopt, said, names, everything, now_ms))
+        return await self._change(partial(adoption.adopt, said, names, everything, now_ms))
 
     async def put_group(self, request: Group, *, create_only: bool, meant: Meant = WHOLE) -> Group:
         """Create or change a group. Errors: as `groups.changed`, `groups.completed` and `groups.put`."""
@@ -214,11 +214,11 @@ class Directory:
     async def delete_group(self, name: str, *, at_once: bool = False) -> DeletedGroup:
         """Delete a group; it can be restored unless `at_once`. Errors: Invalid, NotFound."""
         grace_ms = 0 if at_once else self.group_deletion_grace_ms
-        return await self._change(partial(deleting.delete_group, name, self._clock.now_ms(), grace_ms))
+        return await self._change(partial(deletion.delete_group, name, self._clock.now_ms(), grace_ms))
 
     async def undelete_group(self, name: str) -> Group:
         """Restore a deleted group. Errors: as `deletions.undelete_group`."""
-        group = await self._change(partial(deleting.undelete_group, name))
+        group = await self._change(partial(deletion.undelete_group, name))
         self._routes.deleted_groups.pop(name, None)
         return group
 

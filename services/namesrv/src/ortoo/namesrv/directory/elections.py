@@ -11,9 +11,9 @@ from ortoo.common.errors import NotFound, OrtooError, Unavailable
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv import log_events
-from ortoo.namesrv.catalog.proposals import Proposals
+from ortoo.namesrv.catalog.stored_proposals import Proposals
 from ortoo.namesrv.decisions import proposals as decisions
-from ortoo.namesrv.decisions.members import MemberReport, Members, MemberSet, MemberState, Proposal
+from ortoo.namesrv.decisions.replicas import MemberReport, Members, MemberSet, MemberState, Proposal
 from ortoo.namesrv.decisions.proposals import Standing
 
 HOLD_S = 0.3

@@ -5,9 +5,9 @@ from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloa
 from ortoo.common.logs.logger import get_logger
 from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog.stores import Stores
-from ortoo.namesrv.decisions.leases import KnownStore, check_lineage, check_store, may_come
-from ortoo.namesrv.decisions.members import MemberId, MemberReport, MemberSet
-from ortoo.namesrv.decisions.texts import check_text
+from ortoo.namesrv.decisions.process_leases import KnownStore, check_lineage, check_store, may_come
+from ortoo.namesrv.decisions.replicas import MemberId, MemberReport, MemberSet
+from ortoo.namesrv.decisions.text_checks import check_text
 
 STORES_MAX = 10_000
 _log = get_logger("stores")

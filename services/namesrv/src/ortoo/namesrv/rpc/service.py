@@ -8,15 +8,15 @@ from ortoo.common.errors import Conflict, Fenced, Invalid
 from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, check_admin_token
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import read, write
-from ortoo.common.grpc.front.calls import headers_of
+from ortoo.common.grpc.messages import read, write
+from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
-from ortoo.namesrv.decisions.leases import Enode, Snode
-from ortoo.namesrv.decisions.members import MemberReport
-from ortoo.namesrv.decisions.offers import HeldTopic
-from ortoo.namesrv.decisions.refusals import Refusals
+from ortoo.namesrv.decisions.process_leases import Enode, Snode
+from ortoo.namesrv.decisions.replicas import MemberReport
+from ortoo.namesrv.decisions.orphaned_topics import HeldTopic
+from ortoo.namesrv.decisions.lease_refusals import Refusals
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections

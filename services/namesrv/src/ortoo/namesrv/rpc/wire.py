@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions.deletions import DeletedTopic
 from ortoo.namesrv.decisions.groups import Group, Meant
-from ortoo.namesrv.decisions.members import MemberSet, MemberState, MemberStatus, Proposal, majority
+from ortoo.namesrv.decisions.replicas import MemberSet, MemberState, MemberStatus, Proposal, majority
 from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic, TopicChange

@@ -9,8 +9,8 @@ from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.membership.local import PRODUCERS, Membership
-from ortoo.snode.membership.members import Member
+from ortoo.snode.membership.group_membership import PRODUCERS, Membership
+from ortoo.snode.membership.group_members import Member
 from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import Sessions
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ortoo.common.errors import OrtooError, Overloaded
 from ortoo.snode.enodes.link import LockRequest
-from ortoo.snode.membership.members import Member
+from ortoo.snode.membership.group_members import Member
 from ortoo.snode.push.outbox import Closed, Opened
 
 COMMANDS_MAX = 1_000

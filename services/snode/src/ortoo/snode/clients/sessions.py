@@ -19,8 +19,8 @@ from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.local import PRODUCERS
-from ortoo.snode.membership.members import CloseReason, Member, merged
+from ortoo.snode.membership.group_membership import PRODUCERS
+from ortoo.snode.membership.group_members import CloseReason, Member, merged
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.push.outbox import Closed, Opened
 from ortoo.snode.push.sessions import Sessions

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ortoo.common.cluster.name_servers import NameServers
-from ortoo.common.cluster.route_news import whole_news
+from ortoo.common.cluster.route_watch import whole_news
 from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels, Headers
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.messages import write
 from ortoo.snode.cluster.routes import Group, MessageType, Permission, RouteChange, Topic
 from ortoo.snode.cluster.wire import change_of, group_of, topic_of
 from ortoo.v1 import namesrv_pb2, topic_pb2

@@ -4,7 +4,7 @@ from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.bulk_calls import envelope_to
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import (

@@ -11,7 +11,7 @@ from ortoo.common.errors import Moved, Unavailable
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.grpc.bulk_calls import batch_of
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.common.process.background import Background
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
@@ -34,8 +34,8 @@ from ortoo.snode.enodes.link import (
     QueueRange,
     VerdictSource,
 )
-from ortoo.snode.enodes.member_link import Answer, MemberLink
-from ortoo.snode.enodes.moving import FIRST_WAIT_S, LONGEST_WAIT_S
+from ortoo.snode.enodes.replica_link import Answer, MemberLink
+from ortoo.snode.enodes.held_appends import FIRST_WAIT_S, LONGEST_WAIT_S
 from ortoo.snode.enodes.pop_wire import popped_of, replay_to, send_back_to, settlement_to, stale_of, wish_to
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_lives_pb2 as lives_pb

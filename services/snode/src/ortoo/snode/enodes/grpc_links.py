@@ -8,7 +8,7 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
-from ortoo.snode.enodes.member_link import Held
+from ortoo.snode.enodes.replica_link import Held
 
 MEMBER_KEPT_S = 60.0
 """Time for which the connection to a replica stays open after it stopped leading."""

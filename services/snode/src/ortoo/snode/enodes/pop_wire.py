@@ -16,7 +16,7 @@ from ortoo.common.groups.pop import (
     Verdict,
 )
 from ortoo.common.grpc.bulk_calls import batch_of
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.messages import write
 from ortoo.v1 import enode_pop_pb2 as pb
 
 

@@ -16,7 +16,7 @@ from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes.batcher import Batcher
+from ortoo.snode.enodes.serial_batcher import Batcher
 from ortoo.snode.enodes.link import EnodeLinks, LockAnswer, LockKey, LockRequest
 
 ASK_AGAIN_S = 1.0

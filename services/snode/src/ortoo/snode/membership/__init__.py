@@ -12,7 +12,7 @@ from ortoo.common.errors.findings import Findings
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.local import Membership, SharedMembership
+from ortoo.snode.membership.group_membership import Membership, SharedMembership
 from ortoo.snode.membership.store import MembershipStore
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from ortoo.common.errors import Invalid
 from ortoo.common.groups.allocation import AllocationStrategy, share
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.membership.members import Member, strategy_of
+from ortoo.snode.membership.group_members import Member, strategy_of
 
 
 def assign(members: Mapping[str, Member], queues: Mapping[str, Sequence[Queue]]) -> dict[str, list[Queue]]:

@@ -9,8 +9,8 @@ from ortoo.common.process.containment import contain
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.assignment import assign
-from ortoo.snode.membership.local import Membership
-from ortoo.snode.membership.members import Member
+from ortoo.snode.membership.group_membership import Membership
+from ortoo.snode.membership.group_members import Member
 
 REST = 4.0
 """After a long assignment, rest this multiple of its time before the next. Changes that come together cost once."""

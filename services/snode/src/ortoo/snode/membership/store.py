@@ -26,8 +26,8 @@ from ortoo.common.process.containment import contain
 from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.membership.local import Key, Placed, SharedMembership, Word
-from ortoo.snode.membership.members import Member, decoded
+from ortoo.snode.membership.group_membership import Key, Placed, SharedMembership, Word
+from ortoo.snode.membership.group_members import Member, decoded
 
 CALL_TIMEOUT_S = 2.0
 RELOAD_S = 20.0

@@ -10,7 +10,7 @@ import grpc
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.policy.access import Access, Authentication
-from ortoo.snode.policy.chain import Chain, load_interceptors
+from ortoo.snode.policy.interceptors import Chain, load_interceptors
 from ortoo.snode.policy.flow_control import FlowControl, rules_of
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.policy.watched_file import WatchedFile

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import grpc
 
 from ortoo.common.errors import Forbidden, Invalid, NotFound, OrtooError
-from ortoo.common.grpc.around.call_memory import current_share
+from ortoo.common.grpc.layers.call_memory import current_share
 from ortoo.common.grpc.channels import with_headers
 from ortoo.common.grpc.signature import (
     AUTHORIZATION,
@@ -24,7 +24,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
-from ortoo.snode.policy.access_needs import needs_of
+from ortoo.snode.policy.required_permissions import needs_of
 from ortoo.snode.policy.access_rules import AccessRules, Grant, Need, Resource, access_rules_of
 from ortoo.snode.policy.principal import Principal
 from ortoo.snode.policy.watched_file import WatchedFile

@@ -9,7 +9,7 @@ from typing import Any
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.snode.policy.chain import Call
+from ortoo.snode.policy.interceptors import Call
 
 EXEMPT = ("Heartbeat", "Connect", "Push", "DescribeFlowControl", "UpdateFlowControl")
 """Methods without limits: a throttled client must not look dead, and an operator must be able to remove limits."""

@@ -8,8 +8,8 @@ from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.pop.dead_letters import DeadLetters, SendingBack
-from ortoo.snode.pop.popping import Popping
-from ortoo.snode.pull.reading import Reading
+from ortoo.snode.pop.processor import Popping
+from ortoo.snode.pull.queue_reader import Reading
 from ortoo.snode.topics import Topics
 
 

@@ -16,8 +16,8 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX, fitting
-from ortoo.snode.pull.reading import PlacedMessage, Reading, id_of, messages_of, offsets_of
-from ortoo.snode.topics.arrival import GroupTopics, dead_letter_topic, retry_topic
+from ortoo.snode.pull.queue_reader import PlacedMessage, Reading, id_of, messages_of, offsets_of
+from ortoo.snode.topics.creation import GroupTopics, dead_letter_topic, retry_topic
 from ortoo.snode.topics.group_settings import GroupSettings
 
 STEP_MESSAGES = 512

@@ -7,13 +7,13 @@ services import it.
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.membership.local import Membership
+from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.lag import Lag
 from ortoo.snode.pull.offsets import OffsetMoves
-from ortoo.snode.pull.pulling import Pulling
-from ortoo.snode.pull.reading import Reading
-from ortoo.snode.pull.searching import MessageSearch
+from ortoo.snode.pull.processor import Pulling
+from ortoo.snode.pull.queue_reader import Reading
+from ortoo.snode.pull.message_search import MessageSearch
 from ortoo.snode.topics.group_settings import GroupSettings
 
 

@@ -11,7 +11,7 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, FetchWish, QueueRange
 from ortoo.snode.pull.offsets import stored_offsets
-from ortoo.snode.pull.reading import Reading
+from ortoo.snode.pull.queue_reader import Reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Unavail
 from ortoo.snode.cluster.routes import RETRY_PREFIX, Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, QueueRange, explained
-from ortoo.snode.pull.reading import Reading
+from ortoo.snode.pull.queue_reader import Reading
 
 
 class StartFrom(enum.IntEnum):

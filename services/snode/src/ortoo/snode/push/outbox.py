@@ -9,7 +9,7 @@ from ortoo.common.errors import DataLoss
 from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.membership.members import CloseReason
+from ortoo.snode.membership.group_members import CloseReason
 
 OUTBOX_BYTES_MAX = 4 << 20
 DELIVERY_BYTES = 512

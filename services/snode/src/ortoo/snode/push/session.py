@@ -9,14 +9,14 @@ from typing import Any
 
 from ortoo.common.errors import Fenced
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.grpc.around.call_memory import call_share
+from ortoo.common.grpc.layers.call_memory import call_share
 from ortoo.common.logs.logger import get_logger
 from ortoo.snode import log_events
 from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
 from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockRequest
-from ortoo.snode.membership.members import CloseReason, Member
+from ortoo.snode.membership.group_members import CloseReason, Member
 from ortoo.snode.pull.offsets import StartFrom, StartRule
-from ortoo.snode.push.acknowledgements import AckBatcher
+from ortoo.snode.push.offset_commits import AckBatcher
 from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder, PushParts
 from ortoo.snode.push.flow import Credit, QueueCursor
 from ortoo.snode.push.outbox import Assigned, Closed, Delivery, Opened, PushOutbox

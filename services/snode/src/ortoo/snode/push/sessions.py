@@ -18,13 +18,13 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes import Enodes
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.members import CloseReason, Member, SlowRule, Subscription, merged
+from ortoo.snode.membership.group_members import CloseReason, Member, SlowRule, Subscription, merged
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.push.feeder import PushParts
 from ortoo.snode.push.outbox import Closed
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.topics import Topics
-from ortoo.snode.topics.arrival import retry_topic
+from ortoo.snode.topics.creation import retry_topic
 
 FAREWELL_S = 60.0
 """Time for a client that does not read to receive the reason why its session ended."""

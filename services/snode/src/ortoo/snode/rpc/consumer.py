@@ -13,10 +13,10 @@ from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_calls import envelope_to
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.messages import write
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.wire import queue_of, queue_to
-from ortoo.snode.membership.members import CloseReason, Member
+from ortoo.snode.membership.group_members import CloseReason, Member
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rpc.pop import PopCalls
 from ortoo.snode.rpc.pulls import PullCalls

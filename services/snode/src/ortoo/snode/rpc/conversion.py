@@ -7,10 +7,10 @@ from typing import Any
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.status import failure_of
 from ortoo.common.groups.allocation import AllocationStrategy
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.wire import queue_of
-from ortoo.snode.membership.members import Member, Subscription
+from ortoo.snode.membership.group_members import Member, Subscription
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.v1 import consumer_pb2, failure_pb2, session_pb2
 

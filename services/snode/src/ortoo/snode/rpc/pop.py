@@ -11,12 +11,12 @@ from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.pop import Finish, GiveBack, PopRules, Renew, Verdict
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.view import open_batch
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.wire import batch_to, queue_to
 from ortoo.snode.pop import Pop
-from ortoo.snode.pop.popping import MESSAGES_MAX, PopCall, PoppedMessages
+from ortoo.snode.pop.processor import MESSAGES_MAX, PopCall, PoppedMessages
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import pop_pb2 as pb

@@ -12,7 +12,7 @@ from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context, request_failed
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.messages import write
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.containment import told_as
 from ortoo.common.records.batch import open_batch

@@ -9,19 +9,19 @@ from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.snode.clients import Clients
 from ortoo.snode.clients.locks import LIFETIME_MS
 from ortoo.snode.clients.session import ClientSession
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, check_owner
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.wire import queue_of, queue_to
-from ortoo.snode.membership.members import sharing, strategy_of
+from ortoo.snode.membership.group_members import sharing, strategy_of
 from ortoo.snode.pop import Pop
 from ortoo.snode.pop.dead_letters import PARK_LEVEL, SentBack
 from ortoo.snode.pull import Pull
 from ortoo.snode.pull.offsets import GroupOffset
-from ortoo.snode.pull.pulling import Pulled, PullRequest
+from ortoo.snode.pull.processor import Pulled, PullRequest
 from ortoo.snode.rpc.conversion import failure_to, member_to
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import consumer_pb2

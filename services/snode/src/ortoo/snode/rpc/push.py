@@ -10,10 +10,10 @@ from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.grpc.bulk_calls import envelope_to
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import request_failed
-from ortoo.common.grpc.fields import write
+from ortoo.common.grpc.messages import write
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions, check_owner
 from ortoo.snode.cluster.wire import queue_of, queue_to
-from ortoo.snode.membership.members import CloseReason, Member, Subscription, merged
+from ortoo.snode.membership.group_members import CloseReason, Member, Subscription, merged
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Event, Opened

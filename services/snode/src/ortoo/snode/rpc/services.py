@@ -6,7 +6,7 @@ from typing import Any
 
 from apache.rocketmq.v2.admin_pb2_grpc import add_AdminServicer_to_server
 from apache.rocketmq.v2.service_pb2_grpc import add_MessagingServiceServicer_to_server
-from ortoo.common.cluster.live_settings import LiveSettings
+from ortoo.common.cluster.dynamic_settings import LiveSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.server import AddServicer
 from ortoo.keda.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
@@ -14,13 +14,13 @@ from ortoo.snode.clients import Clients
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.membership.members import CloseReason
+from ortoo.snode.membership.group_members import CloseReason
 from ortoo.snode.policy import Policy
 from ortoo.snode.pop import Pop
 from ortoo.snode.pull import Pull
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rocketmq.rpc import service as rocketmq
-from ortoo.snode.rocketmq.rpc.gateway import Gateway
+from ortoo.snode.rocketmq.rpc.activities import Gateway
 from ortoo.snode.rpc import consumer, producer, session
 from ortoo.snode.rpc.operators import admin, dead_letter, deliveries, findings, scaler, settings
 from ortoo.snode.rpc.streams import LongCalls

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.grpc.around.call_memory import call_share
+from ortoo.common.grpc.layers.call_memory import call_share
 from ortoo.common.grpc.errors import Context, request_failed
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.snode.clients.session import (
     ClientSession,
     CommandSent,
@@ -19,7 +19,7 @@ from ortoo.snode.clients.session import (
 )
 from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.membership.members import CloseReason, sharing, strategy_of
+from ortoo.snode.membership.group_members import CloseReason, sharing, strategy_of
 from ortoo.snode.push.outbox import Closed, Opened
 from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
 from ortoo.snode.rpc.streams import Kept, first_request

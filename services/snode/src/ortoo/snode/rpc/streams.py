@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
 from ortoo.common.errors import Invalid, Unavailable
-from ortoo.common.grpc.around.call_memory import call_share
+from ortoo.common.grpc.layers.call_memory import call_share
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
 
 KEPT_FACTOR = 16

@@ -9,7 +9,7 @@ from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.send.delayed import Delayed
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.send.transactions import Transactions
-from ortoo.snode.topics.arrival import SendableTopics
+from ortoo.snode.topics.creation import SendableTopics
 
 
 class Sending:

@@ -16,7 +16,7 @@ from ortoo.snode.cluster.directory import Directory, check_writable
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import Appended, EnodeLinks, FlushMode, explained
 from ortoo.snode.send.batch_check import check
-from ortoo.snode.topics.arrival import SendableTopics
+from ortoo.snode.topics.creation import SendableTopics
 
 _log = get_logger("produce")
 

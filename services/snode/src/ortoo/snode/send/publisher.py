@@ -22,11 +22,11 @@ from ortoo.snode.cluster.directory import Directory, queues_to_write
 from ortoo.snode.cluster.routes import MessageType, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks, explained
-from ortoo.snode.send.batcher import BATCH_BYTES, PublishBatcher
+from ortoo.snode.send.publish_batcher import BATCH_BYTES, PublishBatcher
 from ortoo.snode.send.delayed import delayed_message_id, recall_handle
-from ortoo.snode.send.doubt import Doubt
+from ortoo.snode.send.ambiguous_outcome import Doubt
 from ortoo.snode.send.queue_choice import DEDUP_ID, ID_BYTES_MAX, USUAL, Place, Sort, placed_by, queue_of_level
-from ortoo.snode.topics.arrival import SendableTopics
+from ortoo.snode.topics.creation import SendableTopics
 
 
 @dataclass(frozen=True, slots=True)

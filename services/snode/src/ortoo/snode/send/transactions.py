@@ -20,7 +20,7 @@ from ortoo.snode.cluster.directory import queues_to_write
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import DueHalf, EnodeLinks, HalfVerdict, OpenHalf, VerdictSource
-from ortoo.snode.topics.arrival import SendableTopics
+from ortoo.snode.topics.creation import SendableTopics
 
 LIST_DEFAULT = 100
 LIST_MAX = 10_000

@@ -6,7 +6,7 @@ It takes names and returns topics and groups that exist. Sends, consumers and ad
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.topics.arrival import GroupTopics, SendableTopics, TopicArrival
+from ortoo.snode.topics.creation import GroupTopics, SendableTopics, TopicArrival
 from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
 
 

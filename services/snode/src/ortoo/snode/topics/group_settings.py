@@ -14,7 +14,7 @@ from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import RETRY_PREFIX, DeliveryMode, Group
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, explained
-from ortoo.snode.membership.members import SlowRule
+from ortoo.snode.membership.group_members import SlowRule
 
 _log = get_logger("groups")
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from ortoo.common.cluster.role_names import CertificateRoles, Presented, Role, setting_of, shown
 from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Forbidden
-from ortoo.common.grpc.around.layers import Call, Guard, Layer
+from ortoo.common.grpc.layers.layer import Call, Guard, Layer
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, ClusterToken, is_token
-from ortoo.common.grpc.front.calls import headers_of
+from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.inner.callers import CALLERS, Roles
 from ortoo.common.grpc.tls import is_tls
 

@@ -11,8 +11,8 @@ from ortoo.spark.core.offsets import Offsets
 from ortoo.spark.lake.lake_sink import LakeDataSource, lake_schema
 from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.jobs.reconciliation import Reconciliation, counts, counts_by_date, reconcile
-from ortoo.spark.pipeline.running.progress import ProgressLines, Say
-from ortoo.spark.pipeline.running.settings import PipelineSettings
+from ortoo.spark.pipeline.runtime.progress import ProgressLines, Say
+from ortoo.spark.pipeline.runtime.settings import PipelineSettings
 
 NEEDED = ("topic", "enode", "queue_id", "offset", "stored_at", "body")
 """Columns that every lake needs for checks and replays."""

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.spark.lake.table import DATE, Lake
-from ortoo.spark.pipeline.running.progress import Say
-from ortoo.spark.pipeline.running.settings import PipelineSettings
+from ortoo.spark.pipeline.runtime.progress import Say
+from ortoo.spark.pipeline.runtime.settings import PipelineSettings
 
 _KEY = ("topic", "enode", "queue_id", "offset", "stored_at")
 """Identifies a message; `stored_at` distinguishes a topic that was created again and starts at the same offsets."""

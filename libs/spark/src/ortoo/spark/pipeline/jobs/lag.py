@@ -9,9 +9,9 @@ from typing import NamedTuple
 from ortoo.spark.core.link import Link, link_to
 from ortoo.spark.core.read_options import parse
 from ortoo.spark.format.views import group_rows
-from ortoo.spark.pipeline.running.page import Table, new_figure, text_table, write_page
-from ortoo.spark.pipeline.running.progress import Say
-from ortoo.spark.pipeline.running.settings import PipelineSettings
+from ortoo.spark.pipeline.runtime.report_page import Table, new_figure, text_table, write_page
+from ortoo.spark.pipeline.runtime.progress import Say
+from ortoo.spark.pipeline.runtime.settings import PipelineSettings
 
 
 class Moment(NamedTuple):

@@ -7,9 +7,9 @@ from ortoo.client import NotFound
 from ortoo.common.errors import Invalid
 from ortoo.spark import register
 from ortoo.spark.core.link import link_to
-from ortoo.spark.pipeline.running.progress import Say
-from ortoo.spark.pipeline.running.settings import PipelineSettings
-from ortoo.spark.writing.sink_account import SinkAccount
+from ortoo.spark.pipeline.runtime.progress import Say
+from ortoo.spark.pipeline.runtime.settings import PipelineSettings
+from ortoo.spark.writing.sink_progress import SinkAccount
 from ortoo.spark.writing.write_options import COLUMNS
 
 _PLACES = ("topic", "enode", "queue_id")

@@ -6,9 +6,9 @@ from ortoo.client import OrtooError
 from ortoo.spark.core.link import link_to
 from ortoo.spark.core.read_options import parse
 from ortoo.spark.format.views import delivery_rows
-from ortoo.spark.pipeline.running.page import Table, new_figure, text_table, write_page
-from ortoo.spark.pipeline.running.progress import Say
-from ortoo.spark.pipeline.running.settings import PipelineSettings
+from ortoo.spark.pipeline.runtime.report_page import Table, new_figure, text_table, write_page
+from ortoo.spark.pipeline.runtime.progress import Say
+from ortoo.spark.pipeline.runtime.settings import PipelineSettings
 
 _LATENCY = """
 select topic, window.start as since, count(*) as messages, sum(octet_length(body)) as bytes,

@@ -10,7 +10,7 @@ from ortoo.common.process.service import Running
 from ortoo.enode import app as enode_app
 from ortoo.enode import settings as enode_settings
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.reigns import member as enode_member
+from ortoo.enode.leadership import member as enode_member
 from ortoo.namesrv import app as namesrv_app
 from ortoo.namesrv import settings as namesrv_settings
 from ortoo.snode import app as snode_app

@@ -12,7 +12,7 @@ from ortoo.common.errors import Unavailable
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.threads import uninterrupted
 from ortoo.enode.log.flushing.disk_work import DiskWork, Done
-from ortoo.enode.log.flushing.group import Group
+from ortoo.enode.log.flushing.flush_group import Group
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from ortoo.testing.disks.disk_image import (
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.simulation.disk.disk_work import Latency, SimulatedDiskWork
 from ortoo.testing.simulation.disk.platter import Platter, PowerIsOff
-from ortoo.testing.simulation.kernel.chances import happens
+from ortoo.testing.simulation.kernel.random_streams import happens
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 
 CAPACITY_BYTES = 256 << 20

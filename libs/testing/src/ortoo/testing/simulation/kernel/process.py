@@ -10,7 +10,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from ortoo.testing.memory_grpc import NODE, Node
-from ortoo.testing.simulation.kernel.numbered import NumberedTask
+from ortoo.testing.simulation.kernel.numbered_tasks import NumberedTask
 
 if TYPE_CHECKING:
     from ortoo.testing.simulation.kernel.event_loop import VirtualLoop

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
-from ortoo.testing.simulation.kernel.chances import Chances
+from ortoo.testing.simulation.kernel.random_streams import Chances
 from ortoo.testing.simulation.kernel.clock import RunClock
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ortoo.testing.simulation.findings import Findings
+from ortoo.testing.simulation.violations import Findings
 from ortoo.testing.simulation.oracle.received import Delivery
 from ortoo.testing.simulation.oracle.sent import Sent, keys
 

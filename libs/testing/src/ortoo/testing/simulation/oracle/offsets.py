@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ortoo.client import Queue
-from ortoo.testing.simulation.findings import Findings
+from ortoo.testing.simulation.violations import Findings
 
 
 class CommittedOffsets:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ortoo.client import Queue
-from ortoo.testing.simulation.findings import Findings
+from ortoo.testing.simulation.violations import Findings
 from ortoo.testing.simulation.kernel.trace import Trace
 from ortoo.testing.simulation.oracle.sent import Fate, Sent, SentMessages, key_of
 

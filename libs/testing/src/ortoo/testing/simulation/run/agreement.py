@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ortoo.enode.consensus.driver import Driver
-from ortoo.enode.reigns.member import RunningMember
+from ortoo.enode.replication.driver import Driver
+from ortoo.enode.leadership.running_replica import RunningMember
 from ortoo.testing.simulation.cluster.roles import MemberMachine
 
 SEGMENT_SUFFIX = ".seg"

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ortoo.testing.simulation.findings import Finding
+from ortoo.testing.simulation.violations import Finding
 from ortoo.testing.simulation.run.plan import Fault
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from ortoo.testing.simulation.strangers.hostile import Hostile
-from ortoo.testing.simulation.strangers.operating import Operating
+from ortoo.testing.simulation.disturbances.hostile_clients import Hostile
+from ortoo.testing.simulation.disturbances.operators import Operating
 from ortoo.testing.simulation.workload.cancelling import Cancelling
 from ortoo.testing.simulation.workload.deduplicating import Deduplicating
 from ortoo.testing.simulation.workload.delaying import Delaying

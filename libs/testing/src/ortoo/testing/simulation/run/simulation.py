@@ -14,13 +14,13 @@ from ortoo.client import Client
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.settings import ReadFrom
 from ortoo.testing.simulation.cluster.cluster import Shape, SimulatedCluster
-from ortoo.testing.simulation.kernel.chances import Chances
+from ortoo.testing.simulation.kernel.random_streams import Chances
 from ortoo.testing.simulation.kernel.event_loop import Stuck
 from ortoo.testing.simulation.logs import simulated_logs
 from ortoo.testing.simulation.oracle.oracle import Oracle
 from ortoo.testing.simulation.run.agreement import differences
 from ortoo.testing.simulation.run.injector import Injector
-from ortoo.testing.simulation.run.member_injector import MemberInjector
+from ortoo.testing.simulation.run.replica_injector import MemberInjector
 from ortoo.testing.simulation.run.outcome import Choices, Outcome
 from ortoo.testing.simulation.run.plan import Fault, drawn_plan
 from ortoo.testing.simulation.run.scenarios import SCENARIOS

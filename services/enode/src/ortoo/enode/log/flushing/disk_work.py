@@ -11,7 +11,7 @@ from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.threads import uninterrupted
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.log.flushing.group import Group
+from ortoo.enode.log.flushing.flush_group import Group
 from ortoo.enode.log.settings import StoreSettings
 
 P = ParamSpec("P")

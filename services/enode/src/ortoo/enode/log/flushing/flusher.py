@@ -12,7 +12,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.enode.disk.data_dir import FolderGone
 from ortoo.enode.disk.disk import NoDescriptor
 from ortoo.enode.log.flushing.disk_work import DiskWork
-from ortoo.enode.log.flushing.group import Group, WaitingChanges
+from ortoo.enode.log.flushing.flush_group import Group, WaitingChanges
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares

@@ -11,8 +11,8 @@ from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.containment import Scope, told_as
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
-from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.rpc.streams.all import outcome
+from ortoo.enode.appends.router import Intake
+from ortoo.enode.rpc.streams.runner import outcome
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.rpc.streams.queue_order import QueueOrder, Turn
 from ortoo.enode.store.store import Appended, FlushMode

@@ -6,17 +6,17 @@ from functools import partial
 from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, OutOfRange, Overloaded, Unavailable
 from ortoo.common.errors.status import failure_of
 from ortoo.common.filters.pushdown import ChosenPart
-from ortoo.common.grpc.around.call_memory import current_share
+from ortoo.common.grpc.layers.call_memory import current_share
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.containment import Scope
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
-from ortoo.enode.log.answers import Fetched
+from ortoo.enode.log.results import Fetched
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.reading.reader import Look
-from ortoo.enode.rpc.streams.all import outcome
+from ortoo.enode.rpc.streams.runner import outcome
 from ortoo.enode.rpc.streams.outbox import Outbox
-from ortoo.enode.rpc.streams.pushed_down import PART_BYTES, Chosen, Fetch, PushedDown
+from ortoo.enode.rpc.streams.pushdown import PART_BYTES, Chosen, Fetch, PushedDown
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_pb2, record_pb2

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from ortoo.common.errors import Invalid, OrtooError, Overloaded
 from ortoo.common.errors.status import failure_of
-from ortoo.common.grpc.around.call_memory import current_share
+from ortoo.common.grpc.layers.call_memory import current_share
 from ortoo.common.process.containment import Scope
-from ortoo.enode.rpc.streams.all import outcome
+from ortoo.enode.rpc.streams.runner import outcome
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.v1 import enode_pop_pb2 as pb
 

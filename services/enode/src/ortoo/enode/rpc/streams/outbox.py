@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Generic, TypeVar
 
 from ortoo.common.errors import Overloaded
-from ortoo.common.grpc.around.call_memory import current_share
+from ortoo.common.grpc.layers.call_memory import current_share
 
 R = TypeVar("R")
 

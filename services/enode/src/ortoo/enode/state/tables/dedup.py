@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ortoo.common.errors import Conflict, Invalid, NotFound, Unavailable
-from ortoo.enode.changes.all import Forget, ProducerWindow, WindowBatch
+from ortoo.enode.changes.kinds import Forget, ProducerWindow, WindowBatch
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.state.table import KeyedTable
 

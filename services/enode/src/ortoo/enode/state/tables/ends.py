@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ortoo.enode.changes.all import OffsetsSkipped, QueueEnds
+from ortoo.enode.changes.kinds import OffsetsSkipped, QueueEnds
 from ortoo.enode.state.table import KeyedTable
 
 QueueKey = tuple[int, int]

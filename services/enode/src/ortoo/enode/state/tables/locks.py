@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ortoo.enode.changes.all import LocksPut
+from ortoo.enode.changes.kinds import LocksPut
 from ortoo.enode.state.table import GroupTable, parts
 
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
-from ortoo.enode.changes.all import ID_BYTES, Forget, IdsRemembered
+from ortoo.enode.changes.kinds import ID_BYTES, Forget, IdsRemembered
 from ortoo.enode.state.table import Table, live, sum_of
 
 IDS_MAX = 100_000

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from ortoo.common.errors import Fenced
-from ortoo.enode.changes.all import OffsetRows, OffsetsCommitted
+from ortoo.enode.changes.kinds import OffsetRows, OffsetsCommitted
 from ortoo.enode.state.table import GroupTable, parts
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import ClassVar
 
-from ortoo.enode.changes.all import OffsetsCommitted
+from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.changes.pops import COUNT_MAX, PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
 from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase
 from ortoo.enode.state.table import PlaceTable

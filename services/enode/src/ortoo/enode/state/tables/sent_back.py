@@ -7,7 +7,7 @@ a mark does not depend on the earlier state, so folding a part of the log again 
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ortoo.enode.changes.all import OffsetsCommitted
+from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.changes.groups import SentBack, SentBackForgotten
 from ortoo.enode.state.table import PlaceTable, parts
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ortoo.enode.changes.all import TopicOf, TopicPut
-from ortoo.enode.log.answers import TopicCopy
+from ortoo.enode.changes.kinds import TopicOf, TopicPut
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.state.table import Table
 
 

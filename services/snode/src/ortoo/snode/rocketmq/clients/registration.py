@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from apache.rocketmq.v2.definition_pb2 import ClientType, FilterType, SubscriptionEntry
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.membership.local import PRODUCERS, Membership
-from ortoo.snode.membership.members import Member, Subscription
+from ortoo.snode.membership.group_membership import PRODUCERS, Membership
+from ortoo.snode.membership.group_members import Member, Subscription
 from ortoo.snode.rocketmq.clients.table import Client
 
 PUSHED = frozenset({ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER})

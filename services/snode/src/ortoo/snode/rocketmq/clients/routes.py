@@ -22,7 +22,7 @@ from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
-from ortoo.snode.topics.arrival import SendableTopics
+from ortoo.snode.topics.creation import SendableTopics
 
 ANY_QUEUE = -1
 """The queue id of an assignment that means all queues of a broker."""

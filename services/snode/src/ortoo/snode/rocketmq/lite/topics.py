@@ -9,7 +9,7 @@ from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
 from ortoo.snode.rocketmq.protocol.codes import Refused
 from ortoo.snode.rocketmq.protocol.names import LITE_PREFIX, stored_topic
-from ortoo.snode.topics.arrival import TopicArrival
+from ortoo.snode.topics.creation import TopicArrival
 
 PER_PARENT_MAX = 10_000
 

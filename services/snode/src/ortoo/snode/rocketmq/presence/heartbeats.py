@@ -11,8 +11,8 @@ from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import ok
 from ortoo.snode.rocketmq.protocol.names import group_name
-from ortoo.snode.rocketmq.receive.leases import Leases
-from ortoo.snode.rocketmq.send.transacting import Transacting
+from ortoo.snode.rocketmq.receive.auto_renewal import Leases
+from ortoo.snode.rocketmq.send.transactions import Transacting
 
 
 @dataclass(frozen=True, slots=True)

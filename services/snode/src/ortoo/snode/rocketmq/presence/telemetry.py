@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from apache.rocketmq.v2.definition_pb2 import Settings
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Invalid, OrtooError, Overloaded, Unavailable
-from ortoo.common.grpc.around.call_memory import current_share
+from ortoo.common.grpc.layers.call_memory import current_share
 from ortoo.common.grpc.errors import request_failed
 from ortoo.common.process.containment import Scope
 from ortoo.snode.cluster.directory import Directory
@@ -18,7 +18,7 @@ from ortoo.snode.rocketmq.clients.table import Client, Clients, CommandStream, c
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
-from ortoo.snode.rocketmq.send.transacting import Transacting
+from ortoo.snode.rocketmq.send.transactions import Transacting
 
 FAREWELL_S = 2.0
 """Time for a client that has not read for long to receive the reason why its stream ends."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import grpc
 
 from apache.rocketmq.v2.definition_pb2 import Code
-from ortoo.common.grpc.front.calls import FrontContext
+from ortoo.common.grpc.completion_queue.context import FrontContext
 from ortoo.snode.rocketmq.protocol.codes import Refused
 
 CLIENT_ID_BYTES_MAX = 512

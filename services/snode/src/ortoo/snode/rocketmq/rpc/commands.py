@@ -9,7 +9,7 @@ from ortoo.common.errors.status import failure_of
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.wire import message_of
-from ortoo.snode.pull.searching import MessageSearch, SearchRequest
+from ortoo.snode.pull.message_search import MessageSearch, SearchRequest
 from ortoo.snode.rocketmq.presence.telemetry import Telemetry
 from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered
 from ortoo.v1.session_pb2 import Command, CommandResult, ConsumeMessage, ConsumeResult

@@ -14,7 +14,7 @@ from ortoo.common.logs import logger as logs
 from ortoo.common.process.containment import told_as
 from ortoo.snode.rocketmq.protocol.caller import Caller, Context
 from ortoo.snode.rocketmq.protocol.codes import Refused, status_of
-from ortoo.snode.rocketmq.rpc.gateway import Gateway
+from ortoo.snode.rocketmq.rpc.activities import Gateway
 
 NAME = pb.DESCRIPTOR.services_by_name["MessagingService"].full_name
 ADMIN_NAME = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name

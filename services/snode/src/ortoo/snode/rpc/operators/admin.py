@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.snode.cluster.wire import queue_to, topic_to
-from ortoo.snode.pull.reading import PlacedMessage
-from ortoo.snode.pull.searching import SearchRequest
+from ortoo.snode.pull.queue_reader import PlacedMessage
+from ortoo.snode.pull.message_search import SearchRequest
 from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.operators.groups import GroupAdmin
-from ortoo.snode.rpc.operators.members import MemberAdmin
+from ortoo.snode.rpc.operators.replicas import MemberAdmin
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import Sending
 from ortoo.snode.send.transactions import OpenTransaction

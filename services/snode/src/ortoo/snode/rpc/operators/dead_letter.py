@@ -7,7 +7,7 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.text_rules import whole_number
 from ortoo.snode.pop.dead_letters import DeadLetters, Letter, Peeked, Progress, Replay
 from ortoo.snode.rpc.conversion import body_text

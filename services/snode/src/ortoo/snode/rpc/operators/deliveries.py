@@ -19,11 +19,11 @@ from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.wire import queue_of, queue_to
-from ortoo.snode.membership.members import Subscription
+from ortoo.snode.membership.group_members import Subscription
 from ortoo.snode.pop.dead_letters import DeadLetters
 from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX
-from ortoo.snode.pull.reading import PlacedMessage
-from ortoo.snode.pull.searching import MessageSearch, SearchRequest
+from ortoo.snode.pull.queue_reader import PlacedMessage
+from ortoo.snode.pull.message_search import MessageSearch, SearchRequest
 from ortoo.snode.rpc.operators.reasons import Held, Seen, reasons
 from ortoo.v1 import delivery_pb2 as pb
 from ortoo.v1 import enode_pop_pb2

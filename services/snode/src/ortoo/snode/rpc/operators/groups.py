@@ -8,7 +8,7 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, NotFound, OrtooError
 from ortoo.common.errors.status import failure_of, rpc_errors
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.messages import read, write
 from ortoo.snode.clients.directory import ClientDirectory, ClientEntry
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, Group

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.pull.reading import PlacedMessage
+from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.v1 import delivery_pb2 as pb
 
 TRIES_MANY = 3

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ortoo.common.cluster.live_settings import LiveSettings
+from ortoo.common.cluster.dynamic_settings import LiveSettings
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels

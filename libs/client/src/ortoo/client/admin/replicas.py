@@ -1,0 +1,131 @@
+"""The operator's calls about replicas of enodes. All go through AdminService, so grpcurl can call them too."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.wire import EnumNames
+from ortoo.common.errors import Invalid
+from ortoo.common.grpc.messages import read
+from ortoo.v1 import enode_members_pb2, member_admin_pb2, member_report_pb2, topic_pb2
+from ortoo.v1.admin_pb2_grpc import AdminServiceStub
+
+_STATES = EnumNames("state", topic_pb2.EnodeMemberState)
+NUMBER_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class EnodeMember:
+    """A replica: a process with a copy of an enode's log, as last reported to the name server."""
+
+    number: int
+    disk: str
+    """The id of its disk; a replica with an emptied disk is another one."""
+    state: str
+    """leading, following, learning (without a vote yet), away, or waiting (an empty disk that may be added)."""
+    address: str = ""
+    member_address: str = ""
+    role: str = ""
+    epoch: int = 0
+    """The highest epoch that it has voted in."""
+    tail_epoch: int = 0
+    """The epoch of the last frame of its log."""
+    tail_position: int = 0
+    """The end of its log."""
+    committed: int = 0
+    """Everything before it is known to be on a quorum of the disks."""
+    is_electable: bool = False
+    is_leader_silent: bool = False
+    """Whether it receives nothing from a leader."""
+    reported_ms_ago: int | None = None
+    """None = it has not reported to the name server that answered."""
+    lag_bytes: int | None = None
+    """Lag behind the leader's log; None = unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnodeMembers:
+    """The replicas of one enode."""
+
+    enode: str
+    set_id: str
+    leader: int | None
+    """The number of the replica that leads; None = no leader is known to the name server."""
+    proposed: int | None
+    """The number of the replica that the name servers proposed last."""
+    proposed_epoch: int
+    majority: int
+    """The number of replicas needed to elect a leader and to acknowledge a message."""
+    members: tuple[EnodeMember, ...]
+
+
+class MemberAdmin:
+    """An operator's calls about the replicas of enodes. Reached as `Client.admin.members`."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Applications use `Client.admin.members`."""
+        self._call = partial(connection.call, AdminServiceStub)
+
+    async def list(self, enode: str = "") -> tuple[EnodeMembers, ...]:
+        """The replicas of one enode, or of all enodes with several. Errors: NotFound."""
+        answer = await self._call("ListMembers", member_admin_pb2.ListMembersRequest(enode=enode))
+        return tuple(map(_members, answer.enodes))
+
+    async def hand_over(self, enode: str, to: int | None = None) -> int:
+        """Transfer leadership to a replica, by default the one with the longest log; returns its number.
+
+        Errors: NotFound, Conflict, or Unavailable without a leader.
+        """
+        request = enode_members_pb2.HandOverRequest(enode=enode, successor=_id(to, "") if to is not None else None)
+        answer = await self._call("HandOver", request)
+        return int(answer.successor.number)
+
+    async def elect(self, enode: str, number: int, disk: str = "") -> int:
+        """Propose a replica as leader if there is none; returns the epoch. Errors: NotFound, Conflict (reason)."""
+        request = member_admin_pb2.ElectMemberRequest(enode=enode, member=_id(number, disk))
+        return int((await self._call("ElectMember", request)).proposal.epoch)
+
+    async def add(self, enode: str, number: int, disk: str = "") -> None:
+        """Add a waiting disk as a replica; it votes when it has the log. Errors: NotFound, Conflict, Unavailable."""
+        await self._call("AddMember", enode_members_pb2.AddMemberRequest(enode=enode, member=_id(number, disk)))
+
+    async def remove(self, enode: str, number: int, disk: str = "") -> None:
+        """Remove a replica. Errors: NotFound, Conflict when it leads, Unavailable."""
+        await self._call("RemoveMember", enode_members_pb2.RemoveMemberRequest(enode=enode, member=_id(number, disk)))
+
+    async def accept_store(self, enode: str, store_id: str) -> str:
+        """Accept another store of an enode, such as an empty one; returns the id of the store that it replaces.
+
+        Until the new store has registered, the registered one is accepted too. Its id as `store_id` cancels the change.
+        Errors: NotFound for an enode that was never registered, Invalid, Unavailable.
+        """
+        request = member_admin_pb2.AcceptStoreRequest(enode=enode, store_id=store_id)
+        return str((await self._call("AcceptStore", request)).former_store_id)
+
+
+def _id(number: int, disk: str) -> member_report_pb2.MemberId:
+    if not 1 <= number <= NUMBER_MAX:
+        raise Invalid(f"{number}; expected the number of a replica, 1 to {NUMBER_MAX}", field="member")
+    return member_report_pb2.MemberId(number=number, disk=disk)
+
+
+def _members(found: member_admin_pb2.EnodeMembers) -> EnodeMembers:
+    return read(
+        EnodeMembers,
+        found,
+        leader=found.leader.number if found.HasField("leader") else None,
+        proposed=found.proposal.leader.number if found.HasField("proposal") else None,
+        proposed_epoch=found.proposal.epoch,
+        members=tuple(
+            read(
+                EnodeMember,
+                one,
+                number=one.member.number,
+                disk=one.member.disk,
+                state=_STATES.name(one.state),
+                tail_epoch=one.tail.epoch,
+                tail_position=one.tail.position,
+            )
+            for one in found.members
+        ),
+    )

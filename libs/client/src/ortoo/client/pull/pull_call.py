@@ -1,0 +1,89 @@
+"""One pull: messages of a queue from an offset, and the status of the offset."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.filters import Filter, expressions
+from ortoo.client.core.queues import Queue
+from ortoo.client.core.received import Finished, ReceivedBatch
+from ortoo.client.core.wire import EnumNames, received_batch, wire_queue
+from ortoo.common.errors import Internal
+from ortoo.v1 import pull_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+
+_STATUSES = EnumNames("status", pull_pb2.PullStatus)
+ANSWER_TIMEOUT_S = 15.0
+"""Time limit of the answer after the end of a long poll."""
+
+
+class PullStatus(Enum):
+    """The kind of result of a pull."""
+
+    FOUND = "found"
+    """Messages were returned."""
+    NO_NEW = "no_new"
+    """The offset is the end of the queue."""
+    NO_MATCH = "no_match"
+    """The filter matched none of the messages."""
+    OFFSET_ILLEGAL = "offset_illegal"
+    """The offset is not stored; `next_offset` is the nearest one that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """The result of a pull."""
+
+    status: PullStatus
+    next_offset: int
+    """The next offset to pull."""
+    begin_offset: int
+    """The first offset still stored."""
+    end_offset: int
+    """The next offset to be stored."""
+    batches: tuple[ReceivedBatch, ...] = ()
+
+
+async def pull(
+    connection: Connection,
+    group: str,
+    queue: Queue,
+    offset: int,
+    *,
+    messages_max: int = 32,
+    bytes_max: int = 0,
+    wait_ms: float = 0.0,
+    wanted: Filter = "*",
+    generation: int = 0,
+    finished: Finished | None = None,
+) -> Pulled:
+    """Pull once through the current snode. At the end of the queue the server waits up to `wait_ms`.
+
+    Errors: NotFound, Invalid, Conflict, Fenced when the lock of `generation` is lost, Unavailable.
+    """
+    tags, sql = expressions(wanted)
+    request = pull_pb2.PullRequest(
+        group=group,
+        queue=wire_queue(queue),
+        offset=offset,
+        messages_max=messages_max,
+        bytes_max=bytes_max,
+        wait_ms=int(wait_ms),
+        tag_expression=tags,
+        sql_expression=sql,
+        generation=generation,
+    )
+    answer = await connection.call_at(
+        connection.address,
+        ConsumerServiceStub,
+        "Pull",
+        request,
+        timeout_s=wait_ms / 1000 + ANSWER_TIMEOUT_S,
+    )
+    try:
+        status = PullStatus(_STATUSES.name(answer.status))
+    except ValueError:
+        told = f"the answer to a pull has the unknown status {answer.status}; update this client"
+        raise Internal(told) from None
+    batches = tuple(received_batch(it, queue, generation=generation, finished=finished) for it in answer.batches)
+    return Pulled(status, answer.next_offset, answer.begin_offset, answer.end_offset, batches)

@@ -1,0 +1,259 @@
+"""Runs handlers for a pull consumer, concurrently or one at a time for each queue."""
+
+import asyncio
+import enum
+from collections.abc import Awaitable, Callable, Sequence
+
+from ortoo.client import log_events
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.handlers import RetryLater, Tries, named, send_back
+from ortoo.client.core.received import ReceivedMessage
+from ortoo.client.pull.pull_member import GroupMember
+from ortoo.client.pull.process_queue import ProcessQueue
+from ortoo.client.pull.settings import Handling
+from ortoo.common.errors import OrtooError
+from ortoo.common.logs.logger import get_logger
+from ortoo.common.process.background import Background
+from ortoo.v1 import pull_pb2
+
+SUSPEND_MIN_MS = 10.0
+SUSPEND_MS = 1_000.0
+"""Wait of an ordered queue while no server answers."""
+_log = get_logger("consumer")
+
+
+class CommitVerdict(enum.Enum):
+    """The result of an ordered handler with `manual_commit`."""
+
+    KEEP = "keep"
+    """The message is processed. It is committed with a later one, or delivered again if this member loses the queue."""
+    COMMIT = "commit"
+    """Commit this message and all before it."""
+    ROLL_BACK = "roll_back"
+    """Deliver this message and all since the last commit again, after a pause."""
+
+
+BatchHandler = Callable[[Sequence[ReceivedMessage]], Awaitable[int | None]]
+Processed = Callable[[Sequence[ReceivedMessage]], Awaitable[object]]
+
+
+class Handlers:
+    """Gives a member's messages to a handler until cancelled or refused by the server."""
+
+    def __init__(self, connection: Connection, member: GroupMember, handler: Processed, handling: Handling) -> None:
+        """`handler` returns the number of processed messages from the front; None = all."""
+        self._connection = connection
+        self._clock = connection.clock
+        self._member = member
+        self._handler = handler
+        self._handling = handling
+        self._slots = asyncio.Semaphore(handling.concurrency)
+        self._again: list[tuple[ProcessQueue, Sequence[ReceivedMessage]]] = []
+        """Failed messages kept here whose retry is due; they precede new ones."""
+        self._running: dict[int, tuple[ProcessQueue, Sequence[ReceivedMessage], float]] = {}
+        self._kept: dict[ProcessQueue, list[ReceivedMessage]] = {}
+        """Ordered processing: processed and uncommitted messages, by queue."""
+        self._tries = Tries()
+
+    async def run(self) -> None:
+        """Run. Errors: the reason why the server refused the member."""
+        ordered = self._member.in_order
+        async with Background("handlers") as background:
+            if not ordered:
+                background.spawn("stuck", self._send_stuck_back())
+            while True:
+                await self._slots.acquire()
+                taken = await self._member.next(self._take)
+                assert taken is not None, "without a time limit something comes, or it is refused"
+                queue, messages = taken
+                queue.running += 1
+                if ordered:
+                    background.spawn("in order", self._handle_in_order(queue, messages))
+                else:
+                    background.spawn("handle", self._handle(queue, messages, background))
+
+    def _take(self, queue: ProcessQueue) -> tuple[ProcessQueue, Sequence[ReceivedMessage]] | None:
+        """The next messages of a queue; None if there are none, or if an ordered queue is being processed."""
+        for at, again in enumerate(self._again):
+            if again[0] is queue:
+                return self._again.pop(at)
+        if not queue.has_waiting or (self._member.in_order and queue.running):
+            return None
+        return queue, queue.take(self._handling.batch_messages_max)
+
+    def _done(self, queue: ProcessQueue) -> None:
+        queue.running -= 1
+        self._slots.release()
+        self._member.arrived.set()
+
+    async def _give_back(
+        self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception, attempt_in_order: int
+    ) -> pull_pb2.SendBackResponse:
+        return await send_back(
+            self._connection,
+            self._member.group,
+            messages,
+            failure,
+            attempt_in_order,
+            client_id=self._connection.client_id,
+            attempts_max=self._handling.attempts_max,
+            generation=queue.generation,
+        )
+
+    # concurrent processing
+
+    async def _handle(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], background: Background) -> None:
+        key = id(messages)
+        self._running[key] = (queue, messages, self._clock.monotonic_s())
+        try:
+            done, failure = await self._call(messages)
+            stuck = self._running.pop(key, None) is None
+            if not stuck:
+                acknowledge(messages[:done])
+                failed = messages[done:]
+                if failed and not queue.is_dropped and not await self._send_back(queue, failed, failure):
+                    background.spawn("again", self._come_again(queue, failed))
+        finally:
+            self._running.pop(key, None)
+            self._done(queue)
+
+    async def _come_again(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        await self._clock.sleep(self._handling.retry_delay_ms / 1000)
+        self._again = [one for one in (*self._again, (queue, messages)) if not one[0].is_dropped]
+        self._member.arrived.set()
+
+    async def _call(self, messages: Sequence[ReceivedMessage]) -> tuple[int, Exception]:
+        """Call the handler; returns the number of processed messages from the front, and the failure of the others."""
+        try:
+            done = await self._handler(messages)
+        except RetryLater as later:
+            return 0, later
+        except Exception as error:
+            _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=True, **named(self._member.group, messages[0]))
+            return 0, error
+        count = max(0, min(done, len(messages))) if isinstance(done, int) else len(messages)
+        return count, RetryLater()
+
+    async def _send_back(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception) -> bool:
+        """Nack or drop failed messages; returns False if they stay here."""
+        if self._member.settings.broadcast:
+            _log.emit(log_events.BROADCAST_MESSAGE_DROPPED, **named(self._member.group, messages[0]))
+        else:
+            try:
+                await self._give_back(queue, messages, failure, 0)
+            except OrtooError as error:
+                _log.emit(
+                    log_events.NACK_FAILED_RETRYING_LOCALLY, **named(self._member.group, messages[0]), reason=str(error)
+                )
+                return False
+            self._member.look_at_retries()
+        acknowledge(messages)
+        return True
+
+    async def _send_stuck_back(self) -> None:
+        timeout_s = self._handling.timeout_ms / 1000
+        stuck = TimeoutError(f"the handler did not return within {timeout_s:g} s")
+        while True:
+            await self._clock.sleep(timeout_s / 4)
+            began_by_s = self._clock.monotonic_s() - timeout_s
+            for key, (queue, messages, began_s) in list(self._running.items()):
+                if began_s < began_by_s and not queue.is_dropped:
+                    _log.emit(log_events.HANDLER_TIMEOUT_MESSAGE_RETRIED, **named(self._member.group, messages[0]))
+                    if await self._send_back(queue, messages, stuck):
+                        self._running.pop(key, None)
+
+    # ordered processing
+
+    async def _handle_in_order(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        """Process messages until each succeeds or is parked; each is committed after success.
+
+        One at a time. With `manual_commit` the handler's verdict commits or repeats the processed messages.
+        """
+        waiting = list(messages)
+        try:
+            while waiting and not queue.is_dropped:
+                if self._member.may_process(queue):
+                    waiting = await self._handle_first(queue, waiting)
+                else:
+                    await self._pause(self._pause_ms)
+            for dropped in [one for one in self._kept if one.is_dropped]:
+                del self._kept[dropped]
+        finally:
+            self._done(queue)
+
+    async def _handle_first(self, queue: ProcessQueue, waiting: list[ReceivedMessage]) -> list[ReceivedMessage]:
+        """Process the first message, and pause if it must be retried; returns the remaining messages."""
+        first = waiting[0]
+        self._tries.begin(first)
+        try:
+            outcome = await self._handler([first])
+        except Exception as error:
+            wait_ms = await self._failed(queue, first, error)
+            if wait_ms is not None:
+                await self._pause(max(wait_ms, SUSPEND_MIN_MS))
+                return waiting
+        else:
+            self._tries.forget(first)
+            if self._handling.manual_commit:
+                return await self._obey(outcome, queue, waiting)
+        first.ack()
+        return waiting[1:]
+
+    async def _obey(
+        self, verdict: object, queue: ProcessQueue, waiting: list[ReceivedMessage]
+    ) -> list[ReceivedMessage]:
+        """Apply the handler's verdict to the first message, which was processed; returns the remaining messages."""
+        kept = self._kept.setdefault(queue, [])
+        kept.append(waiting[0])
+        if verdict not in (CommitVerdict.COMMIT, CommitVerdict.ROLL_BACK):
+            return waiting[1:]
+        del self._kept[queue]
+        if verdict is CommitVerdict.COMMIT:
+            acknowledge(kept)
+            return waiting[1:]
+        await self._pause(self._pause_ms)
+        return kept + waiting[1:]
+
+    async def _failed(self, queue: ProcessQueue, message: ReceivedMessage, failure: Exception) -> float | None:
+        """Nack a failed message; returns the delay of the next attempt in ms, or None when it was parked."""
+        where = named(self._member.group, message)
+        if not isinstance(failure, RetryLater):
+            _log.emit(log_events.HANDLER_FAILED_QUEUE_PAUSED, exc_info=failure, **where)
+        tries = self._tries.failed(message)
+        if not isinstance(failure, RetryLater) or failure.counts:
+            self._tries.keep(message, tries)
+        if self._member.settings.broadcast:
+            return self._dropped(failure, tries, where)
+        try:
+            answer = await self._give_back(queue, [message], failure, tries)
+        except OrtooError as error:
+            _log.emit(log_events.NACK_FAILED_RETRYING_LOCALLY, reason=str(error), **where)
+            return self._pause_ms
+        if answer.parked:
+            self._tries.forget(message)
+            return None
+        if isinstance(failure, RetryLater) and (failure.delay_ms is not None or failure.delay_level):
+            return float(answer.delay_ms)
+        return self._handling.suspend_ms if self._handling.suspend_ms is not None else float(answer.delay_ms)
+
+    def _dropped(self, failure: Exception, tries: int, where: dict[str, object]) -> float | None:
+        """The delay in a broadcast, which has no dead letters and no group policy; None = dropped."""
+        if 0 < self._handling.attempts_max <= tries:
+            _log.emit(log_events.BROADCAST_MESSAGE_DROPPED, **where)
+            return None
+        if isinstance(failure, RetryLater) and failure.delay_ms is not None:
+            return failure.delay_ms
+        return self._pause_ms
+
+    @property
+    def _pause_ms(self) -> float:
+        return SUSPEND_MS if self._handling.suspend_ms is None else self._handling.suspend_ms
+
+    async def _pause(self, wait_ms: float) -> None:
+        await self._clock.sleep(wait_ms / 1000)
+
+
+def acknowledge(messages: Sequence[ReceivedMessage]) -> None:
+    """Acknowledge all of these."""
+    for message in messages:
+        message.ack()

@@ -1,0 +1,157 @@
+"""The memory of calls, drawn from the process's budget: each call, its headers and request, and untaken answers.
+
+gRPC keeps an answer until the peer's window has space for it, also after the handler has ended, because the status
+follows the answers. Only closing the connection frees the answers for a peer that reads nothing. That is done when
+the memory is used up and ending the call did not help.
+"""
+
+import asyncio
+from contextvars import ContextVar
+from typing import Any
+
+from ortoo.common.errors import Invalid, Overloaded
+from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
+from ortoo.common.grpc.layers.layer import OBSERVING, Call, Layer
+from ortoo.common.grpc.completion_queue.context import FrontContext
+from ortoo.common.grpc.completion_queue.server import SMALL_BYTES
+from ortoo.common.grpc.limits.connections import Peer, end_connections, peer_of
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
+from ortoo.common.logs.rate_limit import LogRateLimit
+from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
+
+CALL_BYTES = 16 << 10
+"""The approximate memory of an open call: its tasks, its stream, its metadata."""
+REQUEST_COPIES = 6
+"""Maximum number of copies of a request: as received, decoded, as messages, as their batch, and two while sent."""
+LARGEST_PERCENT = 60
+"""Maximum percentage of the budget that one request counts as. The largest request must pass, or its sender would retry
+for ever."""
+TRANSPORT_COPIES = 2
+"""The number of copies of an answer while it is written: its bytes and gRPC's copy of them."""
+HEADER_BYTES_MAX = 16 << 10
+"""Maximum size of the headers of one call. gRPC's core refuses longer ones, but only after the peer has acknowledged
+the limit. An honest peer sends no longer ones after that."""
+HEADER_BYTES_USUAL, REQUEST_BYTES_USUAL = 2 << 10, 1 << 10
+"""Headers and requests of at most this size are part of CALL_BYTES."""
+HEADER_COPIES = 3
+"""The number of copies of longer headers: gRPC's, their texts, and their reader's result."""
+_share: ContextVar[MemoryShare | None] = ContextVar("call_memory", default=None)
+_log = get_logger("memory")
+
+
+def current_share() -> MemoryShare | None:
+    """The share of the call that is being served; None outside of calls."""
+    return _share.get()
+
+
+def call_share(budget: MemoryBudget, kind: str) -> MemoryShare:
+    """The share of the call that is being served; outside of calls a new one of `kind`, which the user closes."""
+    return current_share() or budget.share(kind)
+
+
+class CallMemory(Layer):
+    """Gives each call a memory share from its headers on, and closes it when gRPC has released all answers."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        """Draw from `budget`."""
+        self._budget = budget
+        self._ending: dict[Peer | None, tuple[str, list[asyncio.Task[Any] | None]]] = {}
+        """The calls whose connections are to be closed now, and the reasons."""
+        self.ended = {"unread": 0, "headers": 0}
+        """The number of closed connections whose peers did not read, or sent too long headers."""
+        self._log_rate = LogRateLimit()
+
+    def arrive(self, arrival: Arrival) -> None:
+        """Open the call's share. If memory is short, calls whose requests do not come are ended. Errors: Overloaded."""
+        share = arrival.memory = self._budget.share(arrival.kind)
+        header_bytes = 0
+        for _, value in arrival.metadata:
+            header_bytes += len(value)
+        call_bytes = CALL_BYTES
+        if header_bytes > HEADER_BYTES_USUAL:
+            if header_bytes > HEADER_BYTES_MAX:
+                arrival.ends_connection = True
+                raise Invalid(
+                    f"the headers have {header_bytes} bytes; send at most {HEADER_BYTES_MAX}", field="headers"
+                )
+            call_bytes += HEADER_COPIES * header_bytes
+        if arrival.is_observer:  # health checks must be answered
+            share.take(call_bytes)
+        else:
+            share.draw(call_bytes, is_request=not arrival.gives_many)
+        share.on_evict = arrival.end
+
+    def enter(self, call: Call) -> None:
+        """Count the request. Errors: Overloaded, and the error of a call that was refused before its request came."""
+        context = call.context
+        arrival: Arrival | None = context.arrival if type(context) is FrontContext else ARRIVAL.get()
+        if arrival is None:
+            return
+        if arrival.ends_connection:
+            self._end("headers", context.peer(), asyncio.current_task())
+        if arrival.refused is not None:
+            arrival.raise_refusal()
+        if arrival.end is not None:
+            arrival.came()
+        share = arrival.memory
+        assert share is not None
+        call.kept[self] = share
+        if call.data is not None and len(call.data) > REQUEST_BYTES_USUAL:
+            self.brought(call, len(call.data))
+        task = asyncio.current_task()
+        share.on_deaf = lambda: self._end("unread", context.peer(), task)
+        _share.set(share)
+
+    def brought(self, call: Call, request_bytes: int) -> None:
+        """Count a request of this size. Errors: Overloaded."""
+        share: MemoryShare | None = call.kept.get(self)
+        if share is None:
+            return
+        counted_bytes = min(REQUEST_COPIES * request_bytes, self._budget.bytes_max * LARGEST_PERCENT // 100)
+        if call.method.path.startswith(OBSERVING):
+            share.take(counted_bytes)
+            share.settle()
+            return
+        try:
+            share.fix(counted_bytes, is_request=not call.method.gives_many)
+        except Overloaded:
+            share.close()
+            raise
+
+    def answered(self, call: Call, answer: bytes) -> bytes:
+        """Count an answer until gRPC has taken it, or, for a call with one answer, has released it."""
+        if len(answer) > SMALL_BYTES and self in call.kept:
+            call.kept[self].take(TRANSPORT_COPIES * len(answer))
+        return answer
+
+    def taken(self, call: Call, answer: bytes) -> None:
+        """Stop counting one of several answers, which gRPC has taken."""
+        if (share := call.kept.get(self)) is not None:
+            share.give_back(TRANSPORT_COPIES * len(answer) if len(answer) > SMALL_BYTES else 0)
+            share.moved()
+
+    def _end(self, reason: str, peer: str, task: "asyncio.Task[Any] | None") -> None:
+        """Close the connection of a call, together with others that are to be closed now."""
+        if not self._ending:
+            asyncio.get_running_loop().call_soon(self._end_all)
+        self._ending.setdefault(peer_of(peer), (reason, []))[1].append(task)
+
+    def _end_all(self) -> None:
+        ending, self._ending = self._ending, {}
+        ended = end_connections(ending.keys())
+        total = sum(self.ended.values())
+        for peer, (reason, tasks) in ending.items():
+            if peer in ended:
+                self.ended[reason] += 1
+                continue
+            for task in tasks:  # not a socket connection
+                if task is not None:
+                    task.cancel()
+        if sum(self.ended.values()) > total:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Log closed connections at intervals, so that peers that reconnect cannot fill the log."""
+        if self._log_rate.acquire("closed", self._budget.now_s()):
+            _log.emit(log_events.CONNECTIONS_CLOSED, **self.ended)

@@ -1,0 +1,35 @@
+"""The layers that decode requests and encode answers: outside of them both are bytes, inside messages."""
+
+from typing import Any
+
+from ortoo.common.grpc.layers.call_memory import CallMemory
+from ortoo.common.grpc.layers.layer import Call, Layer
+from ortoo.common.grpc.limits.inflation import inflated
+
+
+class Encoding(Layer):
+    """Writes answers: messages inside of the layer, bytes outside."""
+
+    def answered(self, call: Call, answer: Any) -> bytes:
+        """Write an answer."""
+        return call.method.write(answer)
+
+
+class Decoding(Layer):
+    """Reads requests: messages inside of the layer. Those of a stream are decoded when its handler reads them."""
+
+    def __init__(self, memory: CallMemory | None = None) -> None:
+        """The size of decompressed requests is counted in `memory`."""
+        self._memory = memory
+
+    def enter(self, call: Call) -> None:
+        """Decode the one request.
+
+        Errors: Overloaded, DecodeError, and Invalid when a list is too long or the compressed data are damaged.
+        """
+        if call.data is None:
+            return
+        data = inflated(call.data)
+        if data is not call.data and self._memory is not None:
+            self._memory.brought(call, len(data))
+        call.request = call.method.read(data)

@@ -1,0 +1,42 @@
+"""Answers a failed call with its status and Failure, in one place for every service."""
+
+from collections.abc import Awaitable
+
+import grpc
+
+from ortoo.common.errors import Unavailable
+from ortoo.common.errors.status import FAILURE_METADATA_KEY, failure_of, status_of, told
+from ortoo.common.grpc.layers.layer import Call, Layer
+from ortoo.common.grpc.errors import request_failed
+
+
+class ErrorTranslation(Layer):
+    """Answers an OrtooError with its status and Failure; other exceptions are defects, logged and sent as Internal."""
+
+    def leave(self, call: Call) -> Awaitable[None] | None:
+        """Give a failed call its status, also if it was cancelled during a write; otherwise its caller would hang."""
+        if isinstance(call.error, GeneratorExit) and not call.context.done():
+            call.error = Unavailable("this call was ended; retry it")
+        return self._abort(call, call.error) if isinstance(call.error, Exception) else None
+
+    async def _abort(self, call: Call, error: Exception) -> None:
+        """End with an error that gRPC can keep: its traceback must not refer through locals to the call that keeps it.
+
+        Otherwise each refused call would be a reference cycle, and the garbage collector would pause the process often.
+        """
+        if not isinstance(error, grpc.aio.AbortError):
+            failed = request_failed(error, call.method.path)
+            status, text = status_of(failed), told(str(failed))
+            trailing = ((FAILURE_METADATA_KEY, failure_of(failed).SerializeToString()),)
+            if call.answer is not None:  # a last answer goes first, and `abort` would send the status now
+                call.context.set_code(status)
+                call.context.set_details(text)
+                call.context.set_trailing_metadata(trailing)
+                call.error = None
+                return
+            try:
+                await call.context.abort(status, text, trailing)
+            except grpc.aio.AbortError as aborted:
+                error = aborted
+        error.__context__ = None
+        call.error = error.with_traceback(None)

@@ -1,0 +1,371 @@
+"""Layers around calls: each defines once, for every kind of call, its work before, during and after the call.
+
+Layers are plain functions, entered in order and left in reverse order. One coroutine runs them all and the handler. It
+is made once per method, and is the same whether grpc.aio or the queue front takes the call.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Self
+
+import grpc
+
+from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival, Metadata
+from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.limits.inflation import inflated
+from ortoo.common.grpc.limits.request_shape import counted
+
+OBSERVING = "/grpc."
+"""The prefix of the paths of health and reflection."""
+Arriving = Callable[[Metadata, Callable[[str], object]], Arrival]
+"""Makes the arrival of a call from its headers and from the function that ends it."""
+KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """The static properties of a method."""
+
+    path: str
+    """Such as "/ortoo.v1.ProducerService/Publish"."""
+    name: str
+    """Such as "ProducerService/Publish"."""
+    takes_many: bool
+    """Whether its requests are a stream."""
+    gives_many: bool
+    """Whether its answers are a stream."""
+    read: Callable[[bytes], Any]
+    write: Callable[[Any], bytes]
+
+
+class Call:
+    """A call while it is served."""
+
+    __slots__ = ("answer", "context", "data", "ended", "entered", "error", "is_writing", "kept", "method", "request")
+
+    def __init__(self, method: Method, data: Any, context: Context) -> None:
+        self.method = method
+        self.context = context
+        self.data: bytes | None = None if method.takes_many else data
+        """Its raw request; None where there are many."""
+        self.request: Any = None
+        """Its decoded request."""
+        self.answer: Any = None
+        """The one answer, or the last one of several when the call failed."""
+        self.error: BaseException | None = None
+        """Why it failed."""
+        self.kept: dict[Layer, Any] = {}
+        """The state that layers keep of this call."""
+        self.entered = 0
+        self.is_writing = False
+        """Whether gRPC is writing one of several answers; a task that is cancelled then ends without a status."""
+        self.ended: Exception | None = None
+        """The error with which it was ended from outside."""
+
+    def fail(self, error: BaseException) -> None:
+        """End with this error, which replaces an earlier answer or error."""
+        self.answer, self.error = None, error
+
+    def ender(self) -> Callable[[Exception], None]:
+        """A function that ends the call with an error, after an answer that is being written. Only its task gets it."""
+        task = asyncio.current_task()
+
+        def end(error: Exception) -> None:
+            if self.ended is None:
+                self.ended = error
+                if task is not None and not self.is_writing:
+                    task.cancel()
+
+        return end
+
+    def written(self) -> None:
+        """Note that an answer was taken. Errors: the error that ended the call meanwhile."""
+        self.is_writing = False
+        if self.ended is not None:
+            raise self.ended
+
+    def failed(self, raised: BaseException) -> None:
+        """Keep the raised error; an end from outside is raised as a cancellation."""
+        if self.ended is not None and isinstance(raised, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None:
+                task.uncancel()
+            raised = self.ended
+        self.error = raised
+
+
+class Layer:
+    """Code around calls. A layer that was entered is always left. A method that has to wait returns an awaitable."""
+
+    services: tuple[str, ...] = ("/",)
+    """The prefixes of the paths of the methods that it serves."""
+
+    def arrive(self, arrival: Arrival) -> None:
+        """The headers of a call have come. A layer that raises here refuses the call before its request is received."""
+
+    def enter(self, call: Call) -> Awaitable[None] | None:
+        """The call begins. A layer that raises here refuses it, and is not left."""
+
+    def asked(self, call: Call, request: Any) -> Awaitable[None] | None:
+        """One of many requests came; the handler sees it next."""
+
+    def answered(self, call: Call, answer: Any) -> Any:
+        """The answer, or one of several, for the next outer layer."""
+
+    def taken(self, call: Call, answer: Any) -> None:
+        """One of several answers was taken from the outermost layer, and there is room for the next."""
+
+    def leave(self, call: Call) -> Awaitable[None] | None:
+        """The call has ended with its `answer` or its `error`; a layer may replace one by the other."""
+
+
+class Guard(Layer):
+    """A layer that is entered before the request is decoded: it sees the headers and the raw bytes, `Call.data`."""
+
+    def after_decoding(self) -> Sequence[Layer]:
+        """The layers that check the decoded request for this guard. The server enters them before all other layers."""
+        return ()
+
+
+class Layers(grpc.aio.ServerInterceptor):
+    """The layers of a server, the first one outermost."""
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self._layers = tuple(layers)
+        self._known: dict[str, tuple[Any, Any, Arriving]] = {}
+        self._refusing: dict[str, Any] = {}
+        self._arrives = [one for one in layers if type(one).arrive is not Layer.arrive]
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """Called by grpc.aio for each call: the handler of its method with the layers around it."""
+        handler, path = await continuation(handler_call_details), handler_call_details.method
+        if handler is None:
+            return None
+        known = self._known.get(path)
+        if known is None or known[0] is not handler:
+            known = (handler, self.around(handler, path, boxed=True), self.arriving(path, handler))
+            self._known[path] = known
+        _, wrapped, arriving = known
+        if (task := asyncio.current_task()) is None:
+            return wrapped
+        arrival = arriving(handler_call_details.invocation_metadata or (), task.cancel)
+        task.add_done_callback(arrival.over)
+        ARRIVAL.set(arrival)
+        return wrapped if arrival.refused is None else self._refusal(path)
+
+    def arriving(self, path: str, handler: Any) -> Arriving:
+        """A function that shows the layers a method's calls before their requests come; a layer may refuse them."""
+        steps = tuple(one.arrive for one in self._arrives if path.startswith(one.services))
+        kind, is_observer = path.rpartition("/")[2], path.startswith(OBSERVING)
+        gives_many: bool = handler.response_streaming
+
+        def arrived(metadata: Metadata, end: Callable[[str], object]) -> Arrival:
+            arrival = Arrival(kind, metadata, is_observer=is_observer, gives_many=gives_many)
+            arrival.end = end
+            try:
+                for step in steps:
+                    step(arrival)
+            except Exception as error:
+                arrival.refused = error.with_traceback(None)
+            return arrival
+
+        return arrived
+
+    def _refusal(self, path: str) -> Any:
+        """A handler that does not wait for a request: the layers refuse the call when they are entered."""
+        found = self._refusing.get(path)
+        if found is None:
+            found = self.around(grpc.stream_stream_rpc_method_handler(_never, bytes, bytes), path)
+            self._refusing[path] = found
+        return found
+
+    def around(self, handler: Any, path: str, *, boxed: bool = False) -> Any:
+        """A method's handler with the layers for this method around it; it takes and returns bytes.
+
+        With `boxed` each of several requests and answers is in a list, which is emptied in transit. Otherwise grpc.aio
+        would keep each of them until the next one comes, and a stream may be idle for hours.
+        """
+        kind = next(kind for kind in KINDS if getattr(handler, kind) is not None)
+        handle = getattr(handler, kind)
+        method = Method(
+            path,
+            path.rpartition(".")[2],
+            handler.request_streaming,
+            handler.response_streaming,
+            counted(path, handler.request_deserializer or bytes),
+            handler.response_serializer or bytes,
+        )
+        boxed = boxed and inspect.isasyncgenfunction(handle)
+        layers = tuple(layer for layer in self._layers if path.startswith(layer.services))
+        read = _boxed if method.takes_many and boxed else None
+        if method.gives_many and not inspect.isasyncgenfunction(handle):
+            # The handler itself writes its answers to the context, as the health service's Watch does.
+            return handler._replace(request_deserializer=read, **{kind: _one(handle, method, layers, writes=False)})
+        if method.gives_many:
+            wrapped, write = _many(handle, method, layers, boxed=boxed), list.pop if boxed else None
+        else:
+            wrapped, write = _one(handle, method, layers), None
+        return handler._replace(request_deserializer=read, response_serializer=write, **{kind: wrapped})
+
+
+async def _never(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+    raise AssertionError("a call that was refused is not served")
+    yield
+
+
+def _own(layers: Sequence[Layer], name: str) -> list[Any]:
+    """The layers' methods of this name; None for those that do not define it."""
+    return [getattr(one, name) if getattr(type(one), name) is not getattr(Layer, name) else None for one in layers]
+
+
+def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool = True) -> Any:
+    enters, leave, given = _own(layers, "enter"), _leaving(layers, writes=writes), _given(method, layers)
+
+    async def one(data: Any, context: Context) -> Any:
+        call = Call(method, data, context)
+        try:
+            for enter in enters:
+                if enter is not None and (waiting := enter(call)) is not None:
+                    await waiting
+                call.entered += 1
+            call.answer = await handle(given(call, data), context)
+        except BaseException as raised:
+            call.failed(raised)
+        while (waiting := leave(call)) is not None:
+            try:
+                await waiting
+            except BaseException as raised:
+                call.fail(raised)
+        answer, error = call.answer, call.error
+        if error is None:
+            return answer
+        # gRPC keeps the error in the call's context: the locals of this frame must not refer to it.
+        call.error = None
+        del call, data, context, answer
+        try:
+            raise error
+        finally:
+            del error
+
+    return one
+
+
+def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool) -> Any:
+    enters, leave, given = _own(layers, "enter"), _leaving(layers), _given(method, layers, boxed=boxed)
+    answereds = [one for one in reversed(_own(layers, "answered")) if one is not None]
+    takens = [one for one in _own(layers, "taken") if one is not None]
+
+    async def many(data: Any, context: Context) -> AsyncIterator[Any]:
+        call, is_abandoned = Call(method, data, context), False
+        try:
+            await _entered(call, enters)
+            async with aclosing(handle(given(call, data), context)) as answers:
+                async for answer in answers:
+                    for answered in answereds:
+                        answer = answered(call, answer)  # layer by layer
+                    call.is_writing = True
+                    yield [answer] if boxed else answer
+                    call.written()
+                    for taken in takens:
+                        taken(call, answer)
+                    del answer
+        except GeneratorExit as raised:  # gRPC's task was cancelled during a write
+            call.error, is_abandoned = raised, True
+        except BaseException as raised:
+            call.failed(raised)
+        await _left(call, leave)
+        last, error = call.answer, call.error
+        call.error = None
+        del call, data, context
+        if is_abandoned:
+            return
+        if last is not None:
+            yield [last] if boxed else last
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+
+    return many
+
+
+async def _entered(call: Call, enters: Sequence[Any]) -> None:
+    for enter in enters:
+        if enter is not None and (waiting := enter(call)) is not None:
+            await waiting
+        call.entered += 1
+
+
+async def _left(call: Call, leave: Callable[[Call], Awaitable[None] | None]) -> None:
+    while (waiting := leave(call)) is not None:
+        try:
+            await waiting
+        except BaseException as raised:
+            call.fail(raised)
+
+
+def _leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[Call], Awaitable[None] | None]:
+    """A function that leaves layers until one has to wait, and returns its awaitable; None when all are left."""
+    answereds = _own(layers, "answered") if writes else [None] * len(layers)
+    exits = tuple(zip(answereds, _own(layers, "leave"), strict=True))
+
+    def leave(call: Call) -> Awaitable[None] | None:
+        while call.entered:
+            call.entered -= 1
+            answered, left = exits[call.entered]
+            try:
+                if answered is not None and call.answer is not None:
+                    call.answer = answered(call, call.answer)
+                if left is not None and (waiting := left(call)) is not None:
+                    told: Awaitable[None] = waiting
+                    return told
+            except BaseException as raised:
+                call.fail(raised)
+        return None
+
+    return leave
+
+
+def _boxed(data: bytes) -> list[bytes]:
+    return [data]
+
+
+def _given(method: Method, layers: Sequence[Layer], *, boxed: bool = False) -> Callable[[Call, Any], Any]:
+    """The handler's argument: the request, or the requests, decoded and passed through the layers."""
+    if not method.takes_many:
+        return lambda call, _: call.request
+    askeds = [one for one in _own(layers, "asked") if one is not None]
+    return lambda call, requests: _Requests(call, requests, askeds, boxed=boxed)
+
+
+class _Requests:
+    """The requests of a call: each is decoded, and then passes the layers."""
+
+    def __init__(self, call: Call, requests: AsyncIterator[Any], askeds: Sequence[Any], *, boxed: bool) -> None:
+        self._call = call
+        self._requests = requests
+        self._coming: AsyncIterator[Any] | None = None
+        """Made at the first read, because an iterator that is never read causes a warning."""
+        self._askeds = askeds
+        self._boxed = boxed
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._coming is None:
+            self._coming = aiter(self._requests)
+        came = await anext(self._coming)
+        request = self._call.method.read(inflated(came.pop() if self._boxed else came))
+        for asked in self._askeds:
+            if (waiting := asked(self._call, request)) is not None:
+                await waiting
+        return request

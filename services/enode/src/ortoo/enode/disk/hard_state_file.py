@@ -1,0 +1,106 @@
+"""The hard state of a replica: the identity of its disk, and its vote. It is written and synced before any answer.
+
+The number of its last write is stored separately, so that an older copy is recognized. A replica with an older copy
+could vote twice in one epoch.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ortoo.common.errors import DataLoss
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import tag_of
+from ortoo.enode.disk.json_files import read_lines, write_lines
+from ortoo.enode.disk.slots import SERIALS_NAME, read_slots, write_slots
+from ortoo.enode.disk.atomic_files import Head
+from ortoo.enode.replication.protocol.identity import MemberId, Process, Reign, Tail
+
+FILE_NAME = "reign"
+VERSION = 1
+REJOIN = (
+    "restore the latest copy of the file, if there is one. Otherwise empty the folder, start the process, and let the "
+    "disk join the set as a new replica (`ortoo enode add`, then `ortoo enode remove` for the old one). If no other "
+    "replica is left, `ortoo-enode elect DIR --lose` continues with this disk"
+)
+"""The remedy when a replica's own files are missing, damaged, older copies or of another folder."""
+_SERIAL = Head("slot of the hard state's serial", b"ORTH", 1, "QQ")
+_PAIR = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReign:
+    """The hard state of a replica. If the disk is emptied, it becomes another replica."""
+
+    member: MemberId
+    set_id: str = ""
+    """The id of the replica set; empty before the replica has joined one."""
+    created_at_ms: int = 0
+    """The time at which the set was made."""
+    incarnation: int = 0
+    """The incarnation of the start that wrote it."""
+    reign: Reign = Reign()
+    is_founder: bool = False
+    """Whether this replica initializes or initialized the set."""
+    made_from: str = ""
+    """The id of the store or set that this set was made of; empty = none."""
+
+    @property
+    def process(self) -> Process:
+        """The start that wrote it."""
+        return Process(self.member, self.incarnation)
+
+
+def read_reign(disk: Disk, folder: Path) -> KeptReign | None:
+    """The file in a folder; None without one. Errors: Unsupported. DataLoss, also for an older copy."""
+    found = read_lines(disk, folder / FILE_NAME, VERSION, REJOIN, _kept)
+    if found is None:
+        return None
+    kept, saves = found
+    written = read_serial(disk, folder)
+    if (kept.incarnation, saves) < written:
+        raise DataLoss(
+            f"{folder / FILE_NAME} is an older copy: it is write {saves} of start {kept.incarnation}, but the last one "
+            f"was write {written[1]} of start {written[0]}; {REJOIN}"
+        )
+    return kept
+
+
+def read_serial(disk: Disk, folder: Path) -> tuple[int, int]:
+    """The start that wrote the hard state last, and the number of its write; zeros if unknown."""
+    found = read_slots(disk, folder / SERIALS_NAME, _SERIAL, tag_of(disk, folder), _PAIR)
+    return (found[0], found[1]) if found else (0, 0)
+
+
+def _kept(fields: dict[str, Any]) -> tuple[KeptReign, int]:
+    number, leader_disk, incarnation = fields["leader"]
+    kept = KeptReign(
+        MemberId(*fields["member"]),
+        fields["set_id"],
+        fields["created_at_ms"],
+        fields["incarnation"],
+        Reign(fields["epoch"], Process(MemberId(number, leader_disk), incarnation), Tail(*fields["owed"])),
+        fields["is_founder"],
+        fields.get("made_from", ""),
+    )
+    return kept, fields.get("saves", 0)
+
+
+def write_reign(disk: Disk, folder: Path, kept: KeptReign) -> None:
+    """Replace the file durably, then record the number of this write. Errors: OSError."""
+    reign, (incarnation, saves) = kept.reign, read_serial(disk, folder)
+    saves = saves + 1 if incarnation == kept.incarnation else 1
+    fields = {
+        "member": kept.member,
+        "set_id": kept.set_id,
+        "created_at_ms": kept.created_at_ms,
+        "incarnation": kept.incarnation,
+        "saves": saves,
+        "epoch": reign.epoch,
+        "leader": [*reign.leader.member, reign.leader.incarnation],
+        "owed": reign.owed,
+        "is_founder": kept.is_founder,
+        **({"made_from": kept.made_from} if kept.made_from else {}),
+    }
+    write_lines(disk, folder / FILE_NAME, VERSION, fields)
+    write_slots(disk, folder / SERIALS_NAME, _SERIAL, tag_of(disk, folder), _PAIR, kept.incarnation, saves)

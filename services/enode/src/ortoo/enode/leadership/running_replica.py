@@ -1,0 +1,154 @@
+"""A replica of an enode in one process: it follows, is elected, leads and steps down, any number of times."""
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ortoo.common.cluster.address_server import found_name_servers, listed_again
+from ortoo.common.cluster.addresses import reached_at
+from ortoo.common.cluster.dynamic_settings import LiveSettings
+from ortoo.common.errors.findings import Findings
+from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
+from ortoo.common.grpc.inner.guard import inner_guards
+from ortoo.common.grpc.server import AddServicer, GrpcServer
+from ortoo.common.grpc.tls import cluster_listener
+from ortoo.common.machine.descriptors import Descriptors
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.memory_budget import MemoryBudget
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.service import Running
+from ortoo.common.process.settings import Loaded
+from ortoo.common.telemetry.findings_service import findings_servicer
+from ortoo.common.telemetry.process_metrics import register_connections, register_memory
+from ortoo.common.telemetry.role import Telemetry
+from ortoo.common.telemetry.settings_service import settings_servicer
+from ortoo.enode.replication.membership import Joining
+from ortoo.enode.disk.data_dir import make_data_dir
+from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.leadership.replica_process import Lives
+from ortoo.enode.leadership.services import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S
+from ortoo.enode.rpc.replicas.operators import NAME as MEMBERS_NAME
+from ortoo.enode.rpc.replicas.service import NAME, MemberService
+from ortoo.enode.rpc.service import enode_server
+from ortoo.enode.settings import Settings
+from ortoo.v1.enode_members_pb2_grpc import add_EnodeMembersServiceServicer_to_server
+from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
+
+PEERS_MAX = 64
+"""The maximum number of connections of other replicas. They have a separate port, so that clients cannot take them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningMember(Running):
+    """A running replica, leading or not."""
+
+    member_address: str
+    lives: Lives
+
+
+@contextlib.asynccontextmanager
+async def open_member(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    randomness: Randomness | None = None,
+    disk: Disk | None = None,
+    live: LiveSettings[Settings] | None = None,
+    descriptors: Descriptors | None = None,
+) -> AsyncIterator[RunningMember]:
+    """Run a replica of the enode of that name. It is up before it leads, and before its set is initialized.
+
+    `descriptors` is the role's share of the process's file descriptors; None = all of them.
+    Errors: Invalid, Conflict, Unsupported, DataLoss, from its folder and its servers.
+    """
+    clock, randomness = clock or SystemClock(), randomness or Randomness()
+    descriptors = descriptors or Descriptors.of_process()
+    disk = disk or RealDisk(descriptors.files)
+    live = live or LiveSettings(Loaded(settings, {}), clock=clock)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
+    async with contextlib.AsyncExitStack() as stack:
+        make_data_dir(disk, settings.data_dir)
+        number, members, addresses = settings.member, settings.members, settings.member_address_list
+        with disk.lock(settings.data_dir):
+            joining = Joining(disk, settings.data_dir, clock, randomness, number, members, addresses)
+        channels = await stack.enter_async_context(cluster_channels(settings, token))
+        background = await stack.enter_async_context(Background("member"))
+        name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
+        words = MemberService(settings.cluster, settings.name, joining)
+
+        def add(server: Any) -> None:
+            add_MemberServiceServicer_to_server(words, server)
+            bulk_calls.serve(server, {"Speak": words.Speak})
+
+        peers_max = min(PEERS_MAX, descriptors.connections // 4)
+        tls = cluster_listener(settings, settings.member_listen_address)
+        speaking = GrpcServer(
+            settings.member_listen_address if tls is None else "",
+            [(NAME, add)],
+            guards=inner_guards(settings, token),
+            cluster_tls=tls,
+            grace_s=0.0,
+            setting="member_listen_address",
+            connections_max=settings.connections_max,
+            connections_per_address_max=settings.connections_per_address_max,
+            descriptors_max=peers_max,
+        )
+        metrics = telemetry.metrics
+        lives = Lives(settings, joining, channels, name_servers, background, words, metrics, clock, randomness)
+        memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
+        register_memory(metrics, memory)
+        metrics.counter(
+            "ortoo_cut_messages_total",
+            "Messages truncated from this replica's log, because the leader does not have them.",
+            lambda: lives.cut_messages,
+        )
+        metrics.counter(
+            "ortoo_repaired_frames_total",
+            "Damaged frames of this replica's log that were repaired from another replica's copy.",
+            lambda: lives.repaired_frames,
+        )
+        metrics.counter(
+            "ortoo_shipments_total",
+            "Messages with parts of its log that this replica sent to others since it was opened.",
+            lambda: lives.driver.shipments if lives.driver else 0,
+        )
+        metrics.counter(
+            "ortoo_shipped_bytes_total",
+            "Bytes of the log in these messages.",
+            lambda: lives.driver.shipped_bytes if lives.driver else 0,
+        )
+        metrics.gauge(
+            "ortoo_state_differs",
+            "Number of consecutive comparisons in which this replica's state differed from the leader's.",
+            lambda: lives.doubts.times,
+        )
+        found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings, live.findings])
+        about_members: AddServicer = partial(add_EnodeMembersServiceServicer_to_server, lives.members)
+        services = [(MEMBERS_NAME, about_members), findings_servicer(found, clock), settings_servicer("enode", live)]
+        clients_max = descriptors.connections - peers_max
+        lives.server = enode_server(lives.service, settings, telemetry.calls, token, memory, services, clients_max)
+        register_connections(metrics, lives.server.ended_connections)
+        found.sources += [lives.server.findings, speaking.findings]
+        await stack.enter_async_context(telemetry.open(ready=lambda: lives.server.serving))
+        await stack.enter_async_context(speaking)
+        lives.member_address = reached_at(speaking.address or speaking.cluster_address, settings.advertised_address)
+        await stack.enter_async_context(lives.server)
+        background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
+        lives.begin()
+        stack.push_async_callback(lives.end)
+
+        live.appliers += [lambda new: listed_again(name_servers, new.namesrv_address), lives.apply]
+        yield RunningMember(
+            settings.name,
+            lives.server.cluster_address or lives.server.address,
+            lives.member_address,
+            lives,
+            reload=live.reread,
+            health_address=lives.server.address,
+        )

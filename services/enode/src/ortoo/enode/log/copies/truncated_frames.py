@@ -1,0 +1,61 @@
+"""The frames that a truncation removes from a replica's log. Possibly no other replica has them.
+
+They are named, counted and kept in a file. The outcome of a removed send was unknown to its producer, or it was
+acknowledged by the leader's disk alone (durability `leader`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.atomic_files import write_whole
+from ortoo.enode.log.copies.frame_copies import frames_in
+from ortoo.enode.log.frame import BadFrame, Kind
+
+PREFIX = "cut-"
+"""Prefix of the names of the files with removed frames."""
+
+
+@dataclass(slots=True)
+class CutFrames:
+    """Removed bytes of the log behind a position."""
+
+    position: int
+    content: bytes
+    epoch: int = 0
+    """The latest epoch of the frames."""
+    offsets: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    """(topic id, queue id) to the first removed offset and the one after the last."""
+    messages: int = 0
+
+    @classmethod
+    def of(cls, position: int, content: bytes) -> "CutFrames":
+        """Inspect bytes that lie at `position`; frames behind a damaged one are not listed."""
+        found = cls(position, content)
+        try:
+            for frame in frames_in(content, position):
+                header = frame.header
+                found.epoch = max(found.epoch, header.leader_epoch)
+                if header.kind == Kind.MESSAGES:
+                    key = (header.topic_id, header.queue_id)
+                    first, _ = found.offsets.get(key, (header.first_offset, header.end_offset))
+                    found.offsets[key] = (first, header.end_offset)
+                    found.messages += header.item_count
+        except BadFrame:
+            pass  # the frame was never whole, so it was never acknowledged
+        return found
+
+    def keep(self, disk: Disk, folder: Path) -> str:
+        """Write the frames to their own file; its name. Errors: OSError."""
+        name = f"{PREFIX}{self.epoch}-{self.position}"
+        write_whole(disk, folder / name, self.content)
+        return name
+
+    def told(self, topics: Iterable[tuple[int, str]]) -> list[str]:
+        """The removed offsets of each queue as text, with the names of known topics."""
+        names = dict(topics)
+        return [
+            f"{names.get(topic_id, f'{topic_id:#x}')}/{queue_id}: {first} to {end - 1}"
+            for (topic_id, queue_id), (first, end) in sorted(self.offsets.items())
+        ]

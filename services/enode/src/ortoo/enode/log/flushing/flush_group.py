@@ -1,0 +1,101 @@
+"""A flush group: the frames that become durable with one fdatasync."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode.changes.kinds import Change
+from ortoo.enode.disk.disk import Buffer
+from ortoo.enode.log.frame import FrameHeader, with_durable_below
+from ortoo.enode.log.queue_index import SliceAt
+from ortoo.enode.log.segment import Segment
+
+
+@dataclass(slots=True)
+class Entry:
+    """One frame of a group, with the data for its commit."""
+
+    header: FrameHeader
+    batch: SealedBatch | None = None
+    changes: tuple[Change, ...] = ()
+    queue: Any = None
+    """The `QueueLog` of a batch that was accepted here; None for a copy, whose queue is looked up at the commit."""
+    slice_at: SliceAt | None = None
+    """The slice of a checkpoint frame."""
+
+
+@dataclass(slots=True)
+class Part:
+    """The contiguous bytes of a group in one segment."""
+
+    segment: Segment
+    position: int
+    buffers: list[Buffer] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class WaitingChanges:
+    """Accepted state changes without a frame."""
+
+    encoded: list[bytes] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    bytes: int = 0
+    """Their total length."""
+    waiters: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
+    """The waiters for their commit."""
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Frames that were accepted while the previous group was on its way to the disk."""
+
+    parts: list[Part] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    waiters: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
+    """The waiters for its commit."""
+    early: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
+    """The waiters for its flush to this disk."""
+    bytes: int = 0
+    is_copy: bool = False
+    """Whether another replica wrote its frames; they are not modified."""
+    end_position: int = -1
+    guard: Callable[[], object] = lambda: None
+    """Called when it is on the disk; raises when the store's folder no longer is at its path."""
+
+    def let_go(self) -> list[asyncio.Future[Any]]:
+        """Remove and return all waiters."""
+        gone = [waiter for waiter, _ in (*self.waiters, *self.early)]
+        self.waiters.clear()
+        self.early.clear()
+        return gone
+
+    def declare_durable_below(self, position: int) -> None:
+        """Write the current durable position into the group's first frame."""
+        if self.parts and self.parts[0].buffers and not self.is_copy:
+            buffers = self.parts[0].buffers
+            buffers[0] = with_durable_below(bytes(buffers[0]), position)
+
+    def write(self) -> None:
+        """Write and sync, segment by segment. A segment gets its name only when the previous one is durable.
+
+        May be called again after a failed write, because bytes and places stay the same. Errors: OSError, NoDescriptor,
+        as `guard`.
+        """
+        for part in self.parts:
+            segment = part.segment
+            segment.install()
+            file = segment.writer
+            length = file.write(part.position - segment.base, part.buffers)
+            try:
+                file.sync_data()
+            except OSError as error:
+                raise SyncFailed(str(error)) from error
+            if segment.end == part.position + length:
+                segment.stop_writing()
+        self.guard()
+
+
+class SyncFailed(Exception):
+    """fdatasync failed. Written bytes may be lost although they are still readable, so there is no retry."""

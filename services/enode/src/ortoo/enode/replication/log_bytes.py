@@ -1,0 +1,165 @@
+"""The bytes of a replica's open log: reads them for followers, and repairs damaged frames."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import chain
+
+from ortoo.common.errors import Unavailable
+from ortoo.enode.disk.disk import Buffer
+from ortoo.enode.log.copies.frame_copies import frames_in, whole_frames
+from ortoo.enode.log.copies.protocol_frames import WORDS, mark_of
+from ortoo.enode.log.flushing.flush_group import Group
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader
+from ortoo.enode.log.scan import Hole, read_frame, walk
+from ortoo.enode.log.segment import Segment, holding
+from ortoo.enode.replication.protocol.events import Ship
+from ortoo.enode.replication.protocol.log_summary import Mark
+from ortoo.enode.recovery.strays import frame_at
+from ortoo.enode.store.engine import Engine
+
+PART_BYTES = 1 << 20
+"""Approximate size of one message with frames."""
+KEPT_BYTES = 32 << 20
+"""Size of the log's end that is kept in memory for followers."""
+Repairing = Callable[[int, int, bool], Awaitable[int]]
+"""Ensures a whole frame at a position that ends at most at another one; its end, or 0 if no replica has it."""
+
+
+@dataclass(eq=False)
+class LogBytes:
+    """The bytes of an open log, by position."""
+
+    engine: Engine
+    repair: Repairing | None = None
+    """Repairs a damaged frame from another replica's copy."""
+    _newest: dict[int, tuple[int, list[Buffer]]] = field(default_factory=dict)
+    """The newest frames as they went to the disk: the position of each part to its end and its bytes."""
+    _newest_bytes: int = 0
+    _owned: set[int] = field(default_factory=set)
+    """The full segments that were verified to be of this log, by their first positions."""
+
+    def add_newest(self, group: Group) -> tuple[Mark, ...]:
+        """Keep a group that goes to the disk in memory for a while. Returns its frames of the replication protocol."""
+        buffers = chain.from_iterable(part.buffers for part in group.parts)
+        begin = at = group.parts[0].position
+        some: list[Buffer] = []
+        marks: list[Mark] = []
+        for entry in group.entries:
+            header, end = entry.header, entry.header.end_position
+            while at < end:
+                some.append(next(buffers))
+                at += len(some[-1])
+            if header.kind in WORDS:
+                marks.append(mark_of(header, b"".join(some)[header.position - begin + HEADER_BYTES :][: header.length]))
+            if end - begin >= PART_BYTES or end == group.end_position:
+                self._newest[begin] = end, some
+                self._newest_bytes += end - begin
+                begin, some = end, []
+        while self._newest_bytes > KEPT_BYTES:
+            oldest = next(iter(self._newest))
+            self._newest_bytes -= self._newest.pop(oldest)[0] - oldest
+        return tuple(marks)
+
+    def forget_newest(self) -> None:
+        """Drop the frames in memory, because the log's end is truncated."""
+        self._newest.clear()
+        self._newest_bytes = 0
+
+    def newest(self, ship: Ship) -> list[Buffer]:
+        """The whole frames to send, or the first of them, in pieces; empty if they are not in memory."""
+        end, content = ship.begin, list[Buffer]()
+        while end < ship.limit and end - ship.begin < PART_BYTES and (some := self._newest.get(end)):
+            end = some[0]
+            content += some[1]
+        return content
+
+    async def read(self, begin: int, limit: int) -> Sequence[Buffer]:
+        """As `newest`, but from the disk; damaged frames are repaired. Errors: OSError, Unavailable, BadFrame."""
+        while True:
+            try:
+                content = await self.read_copy(begin, limit)
+            except BadFrame:
+                hole = await self.engine.work.run(self._first_hole, begin)
+                if hole is None or self.repair is None:
+                    raise
+                if not await self.repair(hole.position, hole.end_position, False):
+                    raise
+            else:
+                return (content,) if content else ()
+
+    async def read_copy(self, begin: int, limit: int) -> bytes:
+        """As `read`, but without repairs. Errors: OSError, Unavailable, BadFrame."""
+        await self._check_owner(self._holding(begin))
+        length = max(PART_BYTES, HEADER_BYTES)
+        while True:
+            data = await self.from_disk(begin, length)
+            whole = whole_frames(data, begin, limit)
+            if whole or len(data) < length:
+                break
+            length *= 16  # one frame is larger than a part
+        if length > PART_BYTES:
+            whole = min(whole, whole_frames(data, begin, begin + 1))
+        data = data[:whole]
+        for _ in frames_in(data, begin):
+            pass  # each frame is checked
+        return data
+
+    async def _check_owner(self, segment: Segment) -> None:
+        """Errors: OSError. BadFrame for a full segment whose last frame is of another log."""
+        if segment.end is None or segment.base in self._owned:
+            return
+        last = await self.engine.work.run(frame_at, segment, segment.end - HEADER_BYTES)
+        if last is not None and not last.is_of(self.engine.identity.log_mark):
+            raise BadFrame(f"{segment.path} is of another store: restore the right file, or empty the folder")
+        self._owned.add(segment.base)
+
+    async def whole_frame(self, position: int) -> FrameHeader | None:
+        """The frame at a position; None if there is no whole frame. Errors: OSError, Unavailable."""
+        segment = self._holding(position)
+        try:
+            header, _ = await self.engine.work.run(read_frame, segment.read, position)
+        except BadFrame:
+            return None
+        return header
+
+    async def write_again(self, position: int, frame: bytes) -> None:
+        """Overwrite a damaged frame on this disk. Errors: OSError.
+
+        A place that an index lists as damaged stays listed until the index is rebuilt.
+        """
+        segment, catalog = self._holding(position), self.engine.catalog
+        await self.engine.work.run(_write_again, segment, position, frame)
+        holes = set(catalog.holes())
+        catalog.damages = [
+            one for one in catalog.damages if one.position != position or (position, one.length_bytes) in holes
+        ]
+
+    def _first_hole(self, begin: int) -> Hole | None:
+        segment = self._holding(begin)
+        found = walk(segment.read, begin, self._end_of(segment), bodies_from=begin)
+        return next((one for one in found if isinstance(one, Hole)), None)
+
+    def _holding(self, position: int) -> Segment:
+        """The segment of a position. Errors: Unavailable when it was deleted."""
+        segments = [*self.engine.catalog.segments, *self.engine.appender.next_segments]
+        segment = holding(segments, position)
+        if segment is None:
+            raise Unavailable(f"the log at {position} was deleted")
+        return segment
+
+    def _end_of(self, segment: Segment) -> int:
+        return self.engine.appender.durable_position if segment.end is None else segment.end
+
+    async def from_disk(self, position: int, length: int) -> bytes:
+        """Bytes of this disk from a position on; fewer at the log's end. Errors: OSError, Unavailable."""
+        segment = self._holding(position)
+        end = self._end_of(segment)
+        return await self.engine.work.run(segment.read, position, min(length, max(0, end - position)))
+
+
+def _write_again(segment: Segment, position: int, frame: bytes) -> None:
+    # A failed sync is reported once to each descriptor. On the log's own one a concurrent flush would not notice it.
+    with closing(segment.files.disk.open(segment.path)) as file:
+        file.write(position - segment.base, [frame])
+        file.sync_data()

@@ -1,0 +1,233 @@
+"""The initialization of a replica set, and the admission of an empty disk.
+
+The first configuration is made once, by replica 1, and only when every replica in it has agreed. Each disk stores the
+set's id before it agrees, and joins no other set from then on. So if two processes initialize a set with the same
+disks, at most one gets the agreement of all. A founder with a lost disk cannot initialize a second set, because the
+other disks refuse. If it loses its disk before the set is initialized, the others' folders must be emptied. Nothing was
+acknowledged by then.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+
+from ortoo.common.errors import Conflict, DataLoss, OrtooError, Unavailable
+from ortoo.common.logs.logger import get_logger
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.randomness import Randomness
+from ortoo.enode import log_events
+from ortoo.enode.disk.data_dir import OpenFolder
+from ortoo.enode.disk.disk import Disk, NoDescriptor
+from ortoo.enode.disk.identity import Identity, is_of_log, read_identity, write_identity
+from ortoo.enode.disk.log_begin import read_log_begin
+from ortoo.enode.disk.log_summary_file import KeptOutline, read_outline, write_outline
+from ortoo.enode.disk.hard_state_file import REJOIN, KeptReign, read_reign, write_reign
+from ortoo.enode.log.flushing.disk_work import DiskWork
+from ortoo.enode.log.segment import bases
+from ortoo.enode.replication.protocol.identity import Configuration, MemberId, Reign
+from ortoo.enode.replication.protocol.log_summary import LogOutline, MembersFrame
+from ortoo.enode.recovery.hard_state import check_files, check_last_frames, check_never_of_a_set
+from ortoo.enode.recovery.restored import read_apart
+
+ASK_INTERVAL_S = 0.5
+NO_DESCRIPTOR_S = 0.5
+"""The pause before a hard state is written again, when no file could be opened for it."""
+RANDOM_PARTS = 1 << 32
+_log = get_logger("members")
+
+
+Ask = Callable[[str, str, int, bool], Awaitable[MemberId]]
+"""Requests the replica at an address to join (set id, made at), or only asks whether it would; the replica's id.
+
+Errors: Conflict when it belongs to another set.
+"""
+
+
+@dataclass(eq=False)
+class Joining:
+    """The identity of this replica and its set. No other process uses its folder."""
+
+    disk: Disk
+    folder: Path
+    clock: Clock
+    randomness: Randomness
+    number: int = 1
+    """The number of this replica, 1 or more."""
+    members: int = 1
+    """The number of voters of the first configuration."""
+    addresses: tuple[str, ...] = ()
+    """The replicas' addresses, by number; only the founder needs them."""
+    kept: KeptReign = field(init=False)
+    """The hard state on disk."""
+
+    def __post_init__(self) -> None:
+        """Read the hard state; an empty folder gets a new one. Errors: Conflict, DataLoss, OSError."""
+        kept = read_reign(self.disk, self.folder)
+        if kept is None:
+            kept = self._claimed()
+        elif kept.member.number != self.number:
+            raise Conflict(
+                f"{self.folder} belongs to replica {kept.member.number}, but this is replica {self.number}: "
+                "choose another folder or correct the settings",
+                field="member",
+            )
+        else:
+            self._finish(kept, check_files(self.disk, self.folder, kept))
+        self.kept = kept
+        self.opened = OpenFolder.taken(self.disk, self.folder)
+        """The open folder; no hard state is written when it is no longer at its path."""
+        self._joined = asyncio.Event()
+        if kept.set_id:
+            self._joined.set()
+
+    async def keep_reign(self, reign: Reign, work: DiskWork) -> bool:
+        """Make a new vote durable; False, after a pause, when no file can be opened for it.
+
+        Errors: as `write`.
+        """
+        kept = replace(self.kept, reign=reign)
+        try:
+            await work.run(self.write, kept)
+        except NoDescriptor as error:
+            _log.emit(log_events.HARD_STATE_POSTPONED, epoch=reign.epoch, reason=error.message)
+            await self.clock.sleep(NO_DESCRIPTOR_S)
+            return False
+        self.kept = kept
+        return True
+
+    def _claimed(self) -> KeptReign:
+        """The first hard state of a folder, which is empty or of an enode without replicas.
+
+        Errors: DataLoss for a folder that once had hard state.
+        """
+        check_never_of_a_set(self.disk, self.folder)
+        check_last_frames(self.disk, self.folder)
+        identity = read_identity(self.disk, self.folder)
+        if identity is None:
+            if left := [name for name in self.disk.list(self.folder) if is_of_log(name)]:
+                raise DataLoss(f"{self.folder} holds a log ({left[0]}) of an unknown store: {REJOIN}")
+            kept = KeptReign(MemberId(self.number, self.randomness.id_text()))
+        elif self.number != 1:
+            # It may be a copy of replica 1's log, and two sets of one would both lead.
+            raise Conflict(
+                f"{self.folder} holds the log of an enode without replicas: start it as member 1, or empty it",
+                field="member",
+            )
+        elif read_apart(self.disk, self.folder):
+            # The changes of its first start must be in the log before there are other replicas.
+            raise Conflict(
+                f"{self.folder} was restored and not started since. Start it once without replicas, stop it, then "
+                "start it as member 1",
+                field="member",
+            )
+        else:
+            # The set gets its own id, so that two copies of one store become two different sets.
+            member, set_id = MemberId(1, identity.folder_id), self.randomness.id_text()
+            kept = KeptReign(member, set_id, self.clock.now_ms(), made_from=identity.store_id)
+        write_reign(self.disk, self.folder, kept)
+        self._finish(kept, identity)
+        return kept
+
+    def _finish(self, kept: KeptReign, identity: Identity | None) -> None:
+        """Record in the identity of a store without replicas that it has hard state from now on."""
+        if identity is None or identity.has_hard_state:
+            return
+        if identity.store_id != kept.made_from:  # an older version wrote it
+            write_identity(self.disk, self.folder, replace(identity, disk=kept.member.disk))
+            return
+        if read_outline(self.disk, self.folder) is None:
+            begin = read_log_begin(self.disk, self.folder)
+            position = begin.position if begin else 0
+            alone = MembersFrame(position, Configuration((kept.member,)))
+            outline = LogOutline(position, position, position, position, placed=(alone,))
+            write_outline(self.disk, self.folder, KeptOutline(outline))
+        renewed = identity.renewed(kept.set_id, kept.created_at_ms, kept.member.disk)
+        write_identity(self.disk, self.folder, renewed)
+
+    async def join(self, set_id: str, created_at_ms: int, *, asks_only: bool = False) -> MemberId:
+        """Join a set, or with `asks_only` only check whether this is possible.
+
+        Errors: Conflict when this disk belongs to another set. Unavailable when the disk fails.
+        """
+        if self.kept.set_id and self.kept.set_id != set_id and not self._may_leave():
+            raise Conflict(
+                f"replica {self.kept.member.number} belongs to set {self.kept.set_id}: empty its folder {self.folder} "
+                "first",
+                field="set_id",
+            )
+        if self.kept.set_id != set_id and not asks_only:
+            try:
+                self.keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=False))
+            except OSError as error:
+                raise Unavailable(f"the disk failed: {error}") from error
+            self._joined.set()
+        return self.kept.member
+
+    def _may_leave(self) -> bool:
+        """Whether this is a founder whose set is not initialized yet."""
+        return self.kept.is_founder and read_outline(self.disk, self.folder) is None
+
+    def write(self, kept: KeptReign) -> None:
+        """Make a hard state durable. Errors: OSError. FolderGone, because in another folder it would be lost."""
+        self.opened.check_folder()
+        write_reign(self.disk, self.folder, kept)
+
+    def keep(self, kept: KeptReign) -> None:
+        """Store a new hard state. Errors: as `write`."""
+        self.write(kept)
+        self.kept = kept
+
+    async def begin(self, ask: Ask) -> None:
+        """Return when this replica belongs to an initialized set."""
+        if not self.kept.set_id and self.number == 1:
+            set_id, created_at_ms = self.randomness.id_text(), self.clock.now_ms()
+            self.keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=True))
+        while self.kept.is_founder and read_outline(self.disk, self.folder) is None:
+            if bases(self.disk.list(self.folder)):
+                raise DataLoss(f"{self.folder} holds a log of unknown replicas: empty it, and add its disk again")
+            await self._found(ask)
+        await self._joined.wait()
+
+    async def _found(self, ask: Ask) -> None:
+        """Ask all others whether they would join, then request it; when all have joined, initialize the set.
+
+        Without the first question some would join this set although another one already belongs to an older set.
+        """
+        kept = self.kept
+        others: list[MemberId] = []
+        addresses = enumerate(self.addresses[: self.members], 1)
+        asked = [(number, address) for number, address in addresses if number != self.number]
+        for asks_only, (number, address) in product((True, False), asked):
+            try:
+                other = await ask(address, kept.set_id, kept.created_at_ms, asks_only)
+                if other.number != number:
+                    raise Conflict(f"at {address} is replica {other.number}, not {number}", field="member_addresses")
+                others += [] if asks_only else [other]
+            except OrtooError as error:
+                _log.emit(log_events.REPLICA_SET_WAITING, member=number, address=address, reason=str(error))
+                await self.clock.sleep(ASK_INTERVAL_S)
+                return
+        if self.kept != kept:
+            return  # it was added to another set meanwhile
+        voters = tuple(sorted([kept.member, *others]))
+        first = LogOutline(placed=(MembersFrame(0, Configuration(voters)),))
+        write_outline(self.disk, self.folder, KeptOutline(first))
+        self._joined.set()
+        _log.emit(log_events.REPLICA_SET_INITIALIZED, set_id=kept.set_id, members=len(voters))
+
+    def started(self) -> tuple[KeptReign, KeptOutline]:
+        """The hard state and log summary for a new start of this replica, with a new incarnation on disk."""
+        incarnation = next_incarnation(self.kept.incarnation, self.randomness)
+        self.keep(replace(self.kept, incarnation=incarnation))
+        return self.kept, read_outline(self.disk, self.folder) or KeptOutline()
+
+
+def next_incarnation(before: int, randomness: Randomness) -> int:
+    """The number of the next start: a counter followed by a random part.
+
+    The counter of a disk that was restored from an image repeats. The random part still makes another start of it, so
+    that messages and votes for the lost start do not count.
+    """
+    return (before // RANDOM_PARTS + 1) * RANDOM_PARTS + randomness.below(RANDOM_PARTS)

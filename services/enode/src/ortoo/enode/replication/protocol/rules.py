@@ -1,0 +1,136 @@
+"""The safety rules of the protocol. Each is one question that the protocol asks before it acts, with its source.
+
+Tests override them one by one: without a rule, the explorer finds a run that loses committed data.
+"""
+
+from collections.abc import Sequence
+
+from ortoo.enode.replication.protocol.identity import Configuration, MemberId, Process, Reign, Tail
+from ortoo.enode.replication.protocol.log_summary import History, LogOutline
+from ortoo.enode.replication.protocol.roles import Leader, Stream
+
+
+class Rules:
+    """All safety rules; stateless."""
+
+    # votes
+
+    def may_promise(self, reign: Reign, epoch: int, candidate: Process) -> bool:
+        """One vote an epoch, in rising epochs, for one start of one disk (raft §5.2; Paxos' promise).
+
+        A restarted candidate does not know which messages it sent in its epoch, so it gets no vote for it again.
+        """
+        return epoch > reign.epoch or (epoch == reign.epoch and candidate == reign.leader)
+
+    def may_break_silence(self, now_s: float, lease_until_s: float) -> bool:
+        """No vote for another replica while the leader may answer reads by its lease.
+
+        Gray and Cheriton 1989; raft's thesis, §6.4.1. A restart counts as a new lease: earlier ones are unknown.
+        """
+        return now_s >= lease_until_s
+
+    def counts_vote(self, members: Configuration, voter: Process) -> bool:
+        """Only disks of the configuration vote: an emptied disk has lost its votes (VR revisited)."""
+        return voter.member in members.voters
+
+    def is_enough(self, members: Configuration, count: int) -> bool:
+        """A quorum is more than half of the voters: any two quorums intersect (Gifford 1979)."""
+        return count >= members.majority
+
+    def is_ahead(self, theirs: Tail, own: Tail) -> bool:
+        """A log with a later last epoch, or longer in the same epoch, may hold committed frames (raft §5.4.1)."""
+        return theirs > own
+
+    def claimed_tail(self, log: LogOutline, reign: Reign) -> Tail:
+        """A disk that lost acknowledged frames still claims them, so that no log without them wins (VR's recovery)."""
+        return max(log.tail, reign.owed)
+
+    def is_electable(self, log: LogOutline, reign: Reign) -> bool:
+        """A replica may lead only after it has fetched its lost frames from the others."""
+        return log.tail >= reign.owed
+
+    def obeys(self, reign: Reign, epoch: int) -> bool:
+        """Frames, heartbeats and truncations of epochs below the vote are rejected (raft §5.1; fencing)."""
+        return epoch >= reign.epoch
+
+    # commitment
+
+    def commit_position(self, log: LogOutline, leader: Leader, me: MemberId) -> int:
+        """The position below which a majority of the voters has everything on disk, including the leader's own."""
+        members = self.in_force(log)
+        flushed = [
+            log.flushed if voter == me else self.counted_position(leader.stream_of(voter)) for voter in members.voters
+        ]
+        return sorted(flushed, reverse=True)[members.majority - 1]
+
+    def counted_position(self, stream: Stream | None) -> int:
+        """Only frames sent on a stream matched in this epoch count, whatever position the follower reports."""
+        return min(stream.flushed, stream.sent) if stream and stream.is_matched else 0
+
+    def speaks_now(self, leader: Leader, follower: Process, stream: int) -> bool:
+        """An answer counts only for the current stream of the current process, not of an earlier start or disk."""
+        known = leader.stream_of(follower.member)
+        return known is not None and (known.follower, known.number) == (follower, stream)
+
+    def commits(self, leader: Leader, position: int) -> bool:
+        """Frames of older epochs are committed only through this leader's EPOCH frame (raft §5.4.2, figure 8)."""
+        return 0 < leader.epoch_end <= position
+
+    def may_take_copy(self, log: LogOutline, epoch: int, end: int) -> bool:
+        """Another disk's frame may replace a damaged one only if it is committed and of the same epoch.
+
+        An epoch has one leader, so a frame of that epoch at that position is the original one.
+        """
+        return end <= log.committed and epoch == log.history.epoch_below(end)
+
+    def may_serve(self, leader: Leader, committed: int) -> bool:
+        """Before its EPOCH frame is committed a leader does not know which frames are committed (raft §8)."""
+        return 0 < leader.epoch_end <= committed
+
+    def follower_commit(self, log: LogOutline, said: int, *, is_matched: bool) -> int:
+        """The leader's committed position, up to the flushed end of a log that matches the leader's."""
+        return max(log.committed, min(said, log.flushed)) if is_matched else log.committed
+
+    # matching
+
+    def agreed_end(self, own: History, own_end: int, largest: int, end: int) -> int | None:
+        """Where two logs diverge, by epochs, never by length; None to ask again with a lower epoch (KIP-101, KIP-279).
+
+        The leader's frames of `largest` end at `end`. An epoch has one leader. So two logs that both have frames of an
+        epoch are equal up to the smaller of their ends in that epoch.
+        """
+        of_epoch = own.end_of(largest, own_end)
+        return None if of_epoch is None else min(end, of_epoch)
+
+    def is_answered(self, me: Process, stream: int, follower: Process, answered: int) -> bool:
+        """Answers to an earlier start or stream are ignored: they could truncate frames acknowledged since."""
+        return (follower, answered) == (me, stream)
+
+    def may_write(self, log: LogOutline) -> bool:
+        """A truncation must be durable before the next write; otherwise redoing it could remove the new frames."""
+        return not log.is_cutting
+
+    # members
+
+    def change_refusal(self, leader: Leader, log: LogOutline) -> str:
+        """Why no change is allowed now, or empty. One at a time, after this leader's EPOCH frame (Ongaro 2015)."""
+        if not self.may_serve(leader, log.committed):
+            return "this leader has not committed its EPOCH frame: try again in a moment"
+        if log.placed[-1].end > log.committed:
+            return "the last change of the replica set is not committed: try again in a moment"
+        return ""
+
+    def is_caught_up(self, log: LogOutline, learner: Stream) -> bool:
+        """A learner becomes a voter once it has the committed log: before, it could only weaken the majority."""
+        return self.counted_position(learner) >= log.committed
+
+    def in_force(self, log: LogOutline) -> Configuration:
+        """A configuration counts as soon as its frame is appended (raft's thesis, §4.1)."""
+        return log.members
+
+    # reads
+
+    def read_lease_until(self, leader: Leader, rounds: Sequence[int], majority: int, lease_s: float) -> float:
+        """The end of the leader's read lease, counted from when the last round that a majority answered was *sent*."""
+        answered = sorted(rounds, reverse=True)[majority - 1]
+        return max((sent_s for number, sent_s in leader.rounds if number <= answered), default=-lease_s) + lease_s

@@ -1,0 +1,92 @@
+"""The check whether a replica set is still alive, by requests to the name servers and to the replicas themselves."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ortoo.common.cluster.address_server import found_name_servers
+from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
+from ortoo.common.grpc.messages import read
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.enode.replication.protocol.identity import MemberId
+from ortoo.enode.rpc.replicas.peers import is_of_set
+from ortoo.enode.settings import Settings
+from ortoo.v1 import member_admin_pb2 as pb
+from ortoo.v1 import topic_pb2
+from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+
+TIMEOUT_S = 3.0
+OVERRIDE = "give --others-are-gone if that is certain"
+_LIVING = (
+    topic_pb2.ENODE_MEMBER_STATE_LEADING,
+    topic_pb2.ENODE_MEMBER_STATE_FOLLOWING,
+    topic_pb2.ENODE_MEMBER_STATE_LEARNING,
+)
+
+
+async def check_no_living_set(enode: str, set_id: str, member: MemberId, settings: Settings, clock: Clock) -> None:
+    """Refuse to continue with the disk of `member` alone while another replica of the enode may be alive.
+
+    The settings may be outdated, so the name servers are asked first, for the replicas and for their addresses.
+    Errors: Conflict (a replica is alive), Invalid (neither a name server nor a replica answers).
+    """
+    async with (
+        cluster_channels(settings, cluster_token(settings.cluster_token_file, clock)) as channels,
+        Background("name servers") as background,
+    ):
+        name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
+        known = [await _members(address, enode, channels) for address in name_servers.addresses]
+        answers = [one for one in known if not isinstance(one, OrtooError)]
+        for address, answer in zip(name_servers.addresses, known, strict=True):
+            if not isinstance(answer, OrtooError):
+                check_answer(answer, address, set_id, member)
+        others = {
+            one.member_address for answer in answers for one in answer.members if read(MemberId, one.member) != member
+        }
+        for address in sorted({*settings.member_address_list, *others} - {""}):
+            if await is_of_set(address, set_id, member, channels):
+                raise Conflict(
+                    f"a replica of set {set_id} answers at {address}: if it leads with others, two sets would continue "
+                    f"from here. Stop it first, or, if its disk is lost as well, {OVERRIDE}",
+                    field="member_addresses",
+                )
+    if not answers:
+        reasons = "; ".join(str(one) for one in known)
+        raise Invalid(
+            f"no name server at {settings.namesrv_address} reports whether the other replicas are alive "
+            f"({reasons}). Give the replica's settings (-c FILE, or ORTOO_ENODE_NAMESRV_ADDRESS), start a name server, "
+            f"or {OVERRIDE}",
+            field="namesrv_address",
+        )
+
+
+async def _members(address: str, enode: str, channels: Channels) -> pb.EnodeMembers | OrtooError:
+    """The replicas of an enode as a name server lists them, or its error."""
+    try:
+        with rpc_errors(f"name server {address}"):
+            request = pb.ListMembersRequest(enode=enode)
+            found: Any = await NameServiceStub(channels.to(address)).ListMembers(request, timeout=TIMEOUT_S)
+    except NotFound:
+        return pb.EnodeMembers(enode=enode)
+    except OrtooError as error:
+        return error
+    sets: Sequence[pb.EnodeMembers] = found.enodes
+    return sets[0] if sets else pb.EnodeMembers(enode=enode)
+
+
+def check_answer(answer: pb.EnodeMembers, address: str, set_id: str, member: MemberId) -> None:
+    """Check a name server's answer. Errors: Conflict (another replica of the enode reports to it)."""
+    living = [
+        one.member.number for one in answer.members if one.state in _LIVING and read(MemberId, one.member) != member
+    ]
+    if living:
+        raise Conflict(
+            f"name server {address} hears replicas {', '.join(map(str, living))} of enode {answer.enode}, set "
+            f"{answer.set_id}: this disk is of set {set_id}, and two sets would continue from here. Let the disk "
+            f"follow them, or stop them first and try again when they no longer report. If their disks are lost, "
+            f"{OVERRIDE}",
+            field="namesrv_address",
+        )

@@ -1,0 +1,58 @@
+"""The proposed leaders of enodes, as stored for all name servers of one database.
+
+They have a connection and a thread of their own with short timeouts. A failover does not wait for other work on the
+database, and reports of replicas are answered soon also if the database does not answer.
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from ortoo.namesrv.catalog import tables
+from ortoo.namesrv.catalog.database import Database
+from ortoo.namesrv.decisions.replicas import MemberId, Proposal
+
+
+class Proposals:
+    """The stored proposals: the last one of each enode."""
+
+    def __init__(self, database: Database) -> None:
+        """Store them in `database`."""
+        self._database = database
+
+    async def all(self) -> dict[str, Proposal]:
+        """The last proposal of every enode, in one statement. Errors: Unavailable, DataLoss."""
+
+        def read(connection: sa.Connection) -> dict[str, Proposal]:
+            return {row.enode: _proposal(row) for row in connection.execute(sa.select(tables.proposals))}
+
+        return await self._database.within(read)
+
+    async def propose(self, enode: str, expected_epoch: int, proposal: Proposal) -> Proposal:
+        """Replace the proposal with `expected_epoch` if it is still the last one; returns the stored proposal.
+
+        An epoch that is not above the stored one is never stored. Errors: Unavailable, DataLoss.
+        """
+        table = tables.proposals
+        values = {"epoch": proposal.epoch, "number": proposal.leader.number, "disk": proposal.leader.disk}
+
+        def work(connection: sa.Connection) -> Proposal:
+            is_last = (table.c.enode == enode) & (table.c.epoch == expected_epoch)
+            is_above = table.c.epoch < proposal.epoch
+            if connection.execute(sa.update(table).where(is_last & is_above).values(values)).rowcount:
+                return proposal
+            found = connection.execute(sa.select(table).where(table.c.enode == enode)).one_or_none()
+            if found is not None:
+                return _proposal(found)
+            connection.execute(sa.insert(table).values(enode=enode, **values))
+            return proposal
+
+        return await self._database.within(work)
+
+    async def close(self) -> None:
+        """Finish the submitted work and close the connection."""
+        await self._database.close()
+
+
+def _proposal(row: Any) -> Proposal:
+    return Proposal(row.epoch, MemberId(row.number, row.disk))

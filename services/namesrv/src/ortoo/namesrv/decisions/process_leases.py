@@ -1,0 +1,306 @@
+"""The registered enodes and snodes: leases that end unless they are renewed. Pure: `now_s` is monotonic seconds.
+
+The registered store of an enode outlives its lease. An enode that returned with an empty folder would assign the
+offsets and message ids of its former store again.
+"""
+
+import dataclasses
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ortoo.common.cluster.names import check_process_name
+from ortoo.common.cluster.refused import DOUBLE_FIELD, LEASE_FIELD, STORE_FIELD
+from ortoo.common.errors import Conflict, Fenced, Overloaded
+from ortoo.namesrv.decisions.replicas import EnodeMember, MemberId, MemberReport, MemberSet, left_ms
+from ortoo.namesrv.decisions.text_checks import check_address, check_text
+
+ENODES_MAX = 1_000
+SNODES_MAX = 1_000
+REPLACED_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Enode:
+    """A storage node, as it registers itself."""
+
+    name: str
+    address: str
+    store_id: str
+    alive: bool = True
+    role: str = ""
+    epoch: int = 0
+    """The epoch of the enode that the address serves."""
+    members: tuple[EnodeMember, ...] = ()
+    """The replicas from their reports to the name server; a registration does not set them."""
+    index_nearly_full: bool = False
+    refuses_writes: str = ""
+    made_from: str = ""
+    """The id of the store from which an operator made this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownStore:
+    """The registered store of an enode, which is kept when its processes end."""
+
+    enode: str
+    store_id: str
+    """The id of its store, or of its replica set."""
+    replicas: tuple[MemberId, ...] = ()
+    """The last known replicas of the set, including learners; empty for an enode without replicas."""
+    version: int = 0
+    """The number of changes, so that an older copy of the database is ignored."""
+    accepted: str = ""
+    """The id of another store that an operator has permitted to replace the registered one."""
+
+    def changed(self, store_id: str, replicas: tuple[MemberId, ...]) -> "KnownStore":
+        """The next version. The permission for another store ends when a store other than the registered one is set."""
+        accepted = self.accepted if store_id == self.store_id else ""
+        version = self.version + 1
+        return dataclasses.replace(self, store_id=store_id, replicas=replicas, version=version, accepted=accepted)
+
+    def accepting(self, store_id: str) -> "KnownStore":
+        """The next version, with a permission for another store; the registered store's id revokes a permission."""
+        accepted = store_id if store_id != self.store_id else ""
+        return dataclasses.replace(self, version=self.version + 1, accepted=accepted)
+
+
+@dataclass(frozen=True, slots=True)
+class Snode:
+    """A proxy."""
+
+    name: str
+    address: str
+    alive: bool = True
+    cluster_address: str = ""
+
+
+@dataclass(slots=True)
+class _EnodeLease:
+    enode: Enode
+    until_s: float
+    left: tuple[str, ...] = ()
+    """Its earlier addresses in this epoch, since the lease last ended."""
+
+
+@dataclass(slots=True)
+class _SnodeLease:
+    snode: Snode
+    incarnation: str
+    shares_membership: bool
+    until_s: float
+    replaced: deque[str] = field(default_factory=lambda: deque(maxlen=REPLACED_KEPT))
+
+
+class Leases:
+    """All leases. A dead enode is kept, because it holds topics; a dead snode is removed."""
+
+    def __init__(self, lease_s: float) -> None:
+        """Start without leases; a lease lasts `lease_s`."""
+        self._lease_s = lease_s
+        self._enodes: dict[str, _EnodeLease] = {}
+        self._snodes: dict[str, _SnodeLease] = {}
+
+    def enodes(self) -> Mapping[str, Enode]:
+        """All registered enodes by name."""
+        return {name: lease.enode for name, lease in self._enodes.items()}
+
+    def enodes_alive(self) -> dict[str, bool]:
+        """All registered enodes, and whether each is alive."""
+        return {name: enode.alive for name, enode in self.enodes().items()}
+
+    def snodes(self) -> Mapping[str, Snode]:
+        """All live snodes by name."""
+        return {name: lease.snode for name, lease in self._snodes.items()}
+
+    def register_enode(self, enode: Enode, now_s: float) -> Enode | None:
+        """Grant or renew a lease; returns the enode if anything changed.
+
+        Errors: Invalid, Conflict, Overloaded. Fenced if another replica of the enode leads in a later epoch.
+        """
+        check_process_name(enode.name, "enode.name")
+        check_address(enode.address, "enode.address")
+        check_text(enode.store_id, "enode.store_id", "the id that the store got when it was created")
+        self.check_double(enode, now_s)
+        known = self._enodes.get(enode.name)
+        left: tuple[str, ...] = ()
+        if known is None:
+            self._make_room_for_enode()
+        elif known.enode.store_id == enode.store_id:
+            if known.enode.epoch > enode.epoch:
+                raise Fenced(
+                    f"enode {enode.name!r} is led from {known.enode.address} in epoch {known.enode.epoch}, and this is "
+                    f"epoch {enode.epoch}, which has ended",
+                    field="enode.epoch",
+                )
+            if self._lives(known, now_s) and known.enode.epoch == enode.epoch:
+                left = self._left(known, enode, now_s)
+            enode = dataclasses.replace(enode, members=known.enode.members)
+        self._enodes[enode.name] = _EnodeLease(enode, now_s + self._lease_s, left)
+        return None if known is not None and known.enode == enode else enode
+
+    def check_double(self, enode: Enode, now_s: float, *, may_succeed: bool = False) -> None:
+        """Refuse an enode that is alive with another store. Errors: Conflict.
+
+        `may_succeed` = this store may replace the other one, and only has to wait for the end of its lease.
+        """
+        known = self._enodes.get(enode.name)
+        if known is None or not self._lives(known, now_s) or known.enode.store_id == enode.store_id:
+            return
+        wait_ms = left_ms(known.until_s, now_s)
+        alive = f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
+        if may_succeed:
+            raise Conflict(
+                f"{alive}is its successor, store {enode.store_id}. It gets the lease when the other one has ended "
+                f"(in {wait_ms} ms, unless it is renewed); stop the other process if it still runs",
+                field=LEASE_FIELD,
+                retry_after_ms=wait_ms,
+            )
+        raise Conflict(
+            f"{alive}one has store {enode.store_id}. Give this one another name, or stop the other and retry when its "
+            "lease has ended",
+            field=DOUBLE_FIELD,
+            retry_after_ms=wait_ms,
+        )
+
+    def _left(self, known: _EnodeLease, enode: Enode, now_s: float) -> tuple[str, ...]:
+        """Its earlier addresses. Errors: Conflict if it is still there."""
+        if enode.address in known.left:
+            raise Conflict(
+                f"enode {enode.name!r} is alive at {known.enode.address}, and a second process at {enode.address}, "
+                f"a former address, uses the same store. Two processes have copies of store {enode.store_id}, and each "
+                "stores messages that the other one does not have; stop one of them",
+                field="enode.address",
+                retry_after_ms=left_ms(known.until_s, now_s),
+            )
+        moved = known.enode.address != enode.address
+        return (*known.left, known.enode.address)[-REPLACED_KEPT:] if moved else known.left
+
+    def put_members(self, members: MemberSet, now_s: float) -> Enode | None:
+        """Set the replicas of an enode, and its leader's address if it is new; returns the enode if anything changed.
+
+        Errors: Overloaded.
+        """
+        name, leader, route = members.enode, members.leader(), members.route()
+        known = self._enodes.get(name)
+        if leader is not None and (known is None or leader.epoch > known.enode.epoch):
+            other = known is not None and known.enode.alive and known.enode.store_id != leader.set_id
+            if not other:
+                if known is None:
+                    self._make_room_for_enode()
+                enode = Enode(name, leader.address, leader.set_id, role=leader.role, epoch=leader.epoch)
+                known = self._enodes[name] = _EnodeLease(enode, now_s + self._lease_s)
+        if known is None or known.enode.members == route:
+            return None
+        known.enode = dataclasses.replace(known.enode, members=route)
+        return known.enode
+
+    def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool, now_s: float) -> Snode | None:
+        """Grant or renew a lease; the snode if anything changed. Errors: Invalid, Conflict, Fenced, Overloaded."""
+        check_process_name(snode.name, "snode.name")
+        check_address(snode.address, "snode.address")
+        if snode.cluster_address:
+            check_address(snode.cluster_address, "snode.cluster_address")
+        check_text(incarnation, "incarnation", "a text that is new at every start of the process")
+        known = self._snodes.get(snode.name)
+        if known is not None and incarnation in known.replaced:
+            raise Fenced(
+                f"a process started later registered as snode {snode.name!r} (at {known.snode.address}); "
+                "stop one of them, or give them different names",
+                field="incarnation",
+            )
+        self._check_membership(snode.name, shares_membership, now_s)
+        if known is None and len(self._snodes) >= SNODES_MAX:
+            raise Overloaded(f"{SNODES_MAX} snodes are registered, the maximum; stop some")
+        replaced = known.replaced if known is not None else deque(maxlen=REPLACED_KEPT)
+        if known is not None and known.incarnation != incarnation:
+            replaced.append(known.incarnation)
+        until_s = now_s + self._lease_s
+        self._snodes[snode.name] = _SnodeLease(snode, incarnation, shares_membership, until_s, replaced)
+        return None if known is not None and known.snode == snode else snode
+
+    def end_enode(self, name: str, epoch: int | None = None) -> Enode | None:
+        """End a lease at once; returns the dead enode. With `epoch`, only a lease of that epoch or earlier.
+
+        A former leader that shuts down thus does not end the lease of its successor.
+        """
+        lease = self._enodes.get(name)
+        if lease is None or not lease.enode.alive or (epoch is not None and lease.enode.epoch > epoch):
+            return None
+        lease.enode = dataclasses.replace(lease.enode, alive=False)
+        return lease.enode
+
+    def end_snode(self, name: str) -> Snode | None:
+        """End a lease at once; returns the dead snode if it was registered."""
+        lease = self._snodes.pop(name, None)
+        return None if lease is None else dataclasses.replace(lease.snode, alive=False)
+
+    def expire(self, now_s: float) -> tuple[list[Enode], list[Snode]]:
+        """End all expired leases; returns the processes whose leases ended now."""
+        enodes = [n for n, lease in self._enodes.items() if lease.enode.alive and lease.until_s <= now_s]
+        snodes = [n for n, lease in self._snodes.items() if lease.until_s <= now_s]
+        return (
+            [dead for name in enodes if (dead := self.end_enode(name)) is not None],
+            [gone for name in snodes if (gone := self.end_snode(name)) is not None],
+        )
+
+    def _lives(self, lease: _EnodeLease, now_s: float) -> bool:
+        return lease.enode.alive and lease.until_s > now_s
+
+    def _make_room_for_enode(self) -> None:
+        if len(self._enodes) < ENODES_MAX:
+            return
+        dead = next((name for name, lease in self._enodes.items() if not lease.enode.alive), None)
+        if dead is None:
+            raise Overloaded(f"{ENODES_MAX} enodes are registered, the maximum; stop some")
+        del self._enodes[dead]
+
+    def _check_membership(self, name: str, shares_membership: bool, now_s: float) -> None:
+        """Two snodes split every group if one of them does not share its group membership. Errors: Conflict."""
+        for other in self._snodes.values():
+            if other.snode.name == name or other.until_s <= now_s:
+                continue
+            if not (shares_membership and other.shares_membership):
+                lonely = name if not shares_membership else other.snode.name
+                raise Conflict(
+                    f"snode {other.snode.name!r} is alive at {other.snode.address}, and snode {lonely!r} does not "
+                    "share group membership: groups would be split. Give all snodes the same redis_url "
+                    "(ORTOO_SNODE_REDIS_URL), or stop the other one and retry when its lease has ended",
+                    field="shares_membership",
+                    retry_after_ms=left_ms(other.until_s, now_s),
+                )
+
+
+def may_come(known: KnownStore | None, store_id: str, made_from: str) -> bool:
+    """Whether an enode may use a store: the registered one, a permitted one, or one that an operator made of these."""
+    return known is None or not {known.store_id, known.accepted or known.store_id}.isdisjoint((store_id, made_from))
+
+
+def check_store(known: KnownStore | None, enode: str, store_id: str, made_from: str) -> None:
+    """Refuse a store that may not be used; the error names the command that permits it. Errors: Conflict."""
+    if known is None or may_come(known, store_id, made_from):
+        return
+    raise Conflict(
+        f"enode {enode!r} is known by store {known.store_id}, and this is store {store_id}. Check whether its volume "
+        "is mounted and its data_dir is the right one. If the former store is permanently lost, "
+        f"`ortoo enode accept-store {enode} {store_id}` lets the enode continue with this one",
+        field=STORE_FIELD,
+    )
+
+
+def check_lineage(known: KnownStore | None, report: MemberReport) -> None:
+    """Refuse a replica set with the id of a registered one and none of its replicas. Errors: Conflict.
+
+    Replicas change one at a time, so that consecutive configurations of a set have replicas in common.
+    """
+    if known is None or not known.replicas or report.set_id != known.store_id or not report.voters:
+        return
+    if report.member in known.replicas or not set(known.replicas).isdisjoint(report.voters):
+        return
+    numbers = ", ".join(f"{one.number} (disk {one.disk})" for one in known.replicas)
+    raise Conflict(
+        f"set {report.set_id} of enode {report.enode!r} has the replicas {numbers}; replica {report.member.number} "
+        f"(disk {report.member.disk}) is none of them, and its log names none of them. It created another set with "
+        "the same id. Stop it, empty its folder, and add it as a new replica",
+        field="set_id",
+    )

@@ -1,0 +1,311 @@
+"""The reports of enodes' replicas, and the state of an enode that follows from them. Pure: `now_s` is monotonic.
+
+Every replica reports to every name server, so that each name server has all reports and stores none.
+"""
+
+import enum
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ortoo.common.cluster.names import check_process_name
+from ortoo.common.errors import Conflict, Fenced, Invalid, Overloaded
+from ortoo.namesrv.decisions.text_checks import check_address, check_text
+
+MEMBERS_MAX = 64
+"""The maximum number of replicas of one enode that may report, including empty disks that wait to be added."""
+SETS_MAX = 1_000
+RANDOM_PARTS = 1 << 32
+"""An incarnation is a count of starts times this, plus a random part; a smaller number is only a count."""
+FOLLOWS_ONLY = "SLAVE"
+"""The role of a replica that no name server proposes."""
+
+
+class MemberId(NamedTuple):
+    """The id of a replica: its number, and the disk that it had when it was added."""
+
+    number: int
+    disk: str
+
+
+class LogTail(NamedTuple):
+    """The end of a log. The greater one is the more recent: the later epoch, and within it the longer log."""
+
+    epoch: int
+    position: int
+
+
+class Proposal(NamedTuple):
+    """A proposed leader and its epoch."""
+
+    epoch: int
+    leader: MemberId
+
+
+class MemberState(enum.IntEnum):
+    """The state of a replica; the numbers are those on the wire."""
+
+    UNSPECIFIED = 0
+    LEADING = 1
+    FOLLOWING = 2
+    LEARNING = 3
+    AWAY = 4
+    WAITING = 5
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReport:
+    """A replica's report about itself and its log."""
+
+    enode: str
+    set_id: str
+    """Empty for an empty disk that waits to be added."""
+    member: MemberId
+    incarnation: int
+    address: str
+    member_address: str
+    epoch: int = 0
+    is_leading: bool = False
+    tail: LogTail = LogTail(0, 0)
+    is_electable: bool = False
+    is_leader_silent: bool = False
+    suggested: MemberId | None = None
+    suggested_above: int = 0
+    voters: tuple[MemberId, ...] = ()
+    learners: tuple[MemberId, ...] = ()
+    committed: int = 0
+    role: str = ""
+    is_leaving: bool = False
+    made_from: str = ""
+    """The id of the store or the set that an operator made this set of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A report and the time of its arrival."""
+
+    report: MemberReport
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStatus:
+    """A replica and its state; without a report to this name server only its id and state are known."""
+
+    member: MemberId
+    state: MemberState
+    reported: Reported | None = None
+
+
+class EnodeMember(NamedTuple):
+    """A replica in the routes: only properties that seldom change."""
+
+    number: int
+    disk: str
+    state: MemberState
+    address: str
+
+
+@dataclass(slots=True)
+class MemberSet:
+    """The replicas of one enode, from their reports. The last report of an unreachable replica is kept."""
+
+    enode: str
+    set_id: str = ""
+    reports: dict[MemberId, Reported] = field(default_factory=dict)
+    living: set[MemberId] = field(default_factory=set)
+    led_by: tuple[MemberId, int] | None = None
+    """The last leader, and the incarnation of its process."""
+    led_epoch: int = 0
+    """The epoch of the last leader."""
+    take_overs: int = 0
+    """The number of leader changes since this name server started."""
+    last: MemberReport | None = None
+    """The last known configuration of voters and learners, also of replicas that no longer report."""
+
+    def alive(self) -> list[Reported]:
+        """The last reports of live replicas that have the log, by replica."""
+        return [self.reports[one] for one in sorted(self.living) if self.reports[one].report.set_id]
+
+    def leader(self) -> MemberReport | None:
+        """The leader according to its own report; of two leaders, the one with the later epoch."""
+        leading = [one.report for one in self.alive() if one.report.is_leading]
+        return max(leading, key=lambda one: one.epoch, default=None)
+
+    def configuration(self) -> MemberReport | None:
+        """The report with the most recent configuration of voters and learners; None if no report has one.
+
+        A damaged disk reports the largest end that its log had, while the log with its configuration may end earlier.
+        """
+        named = [one.report for one in self.alive() if one.report.voters]
+        return max(named, key=lambda one: (one.is_electable, one.tail), default=None)
+
+    def statuses(self) -> list[MemberStatus]:
+        """All replicas by number, and the empty disks that wait to be added.
+
+        A replica of the set that no log names waits as well. Its addition was interrupted by another change or by the
+        end of the leader.
+        """
+        latest, leader = self.configuration() or self.last, self.leader()
+        voters, learners = (latest.voters, latest.learners) if latest else ((), ())
+        known = {*voters, *learners}
+        waiting = {one for one in self.living - known if not self.reports[one].report.voters}
+
+        def state(member: MemberId) -> MemberState:
+            if member in waiting:
+                return MemberState.WAITING
+            if member not in self.living:
+                return MemberState.AWAY
+            if leader is not None and member == leader.member:
+                return MemberState.LEADING
+            return MemberState.FOLLOWING if member in voters else MemberState.LEARNING
+
+        return [MemberStatus(one, state(one), self.reports.get(one)) for one in sorted(known | waiting)]
+
+    def route(self) -> tuple[EnodeMember, ...]:
+        """All replicas as published in the routes."""
+        return tuple(
+            EnodeMember(*one.member, one.state, one.reported.report.address if one.reported else "")
+            for one in self.statuses()
+        )
+
+    def missing(self) -> list[MemberId]:
+        """Voters that do not report."""
+        latest = self.configuration()
+        return [one for one in latest.voters if one not in self.living] if latest else []
+
+
+class Members:
+    """The replicas of all enodes."""
+
+    def __init__(self, lease_s: float) -> None:
+        """Start without reports; a report is valid for `lease_s`."""
+        self.lease_s = lease_s
+        self.sets: dict[str, MemberSet] = {}
+
+    def put(self, report: MemberReport, now_s: float) -> MemberSet:
+        """Store a replica's report. Errors: Invalid, Conflict (another set has the name), Fenced, Overloaded."""
+        _check(report)
+        known = self.sets.get(report.enode)
+        if known is None:
+            if len(self.sets) >= SETS_MAX:
+                raise Overloaded(f"{SETS_MAX} enodes have replicas here, the maximum; stop some")
+            known = self.sets[report.enode] = MemberSet(report.enode)
+        self._check_set(known, report, now_s)
+        before = known.reports.get(report.member)
+        if before is None and len(known.reports) >= MEMBERS_MAX:
+            raise Overloaded(f"{MEMBERS_MAX} processes report as replicas of {report.enode!r}; stop some")
+        is_copy = before is not None and report.member in known.living and self._is_copy(before, report, now_s)
+        if before is not None and not is_copy and _is_older(report.incarnation, before.report.incarnation):
+            raise Fenced(
+                f"a later start of replica {report.member.number} of enode {report.enode!r} has reported, at "
+                f"{before.report.address}; stop one of the two. If there is only one, its disk was restored from an "
+                "older copy and lacks acknowledged messages and votes. Stop it, empty its folder, and add it as a new "
+                "replica",
+                field="incarnation",
+            )
+        if before is not None and is_copy:
+            raise Conflict(
+                f"two processes have copies of the disk of replica {report.member.number} of {report.enode!r}, "
+                f"at {before.report.member_address} and {report.member_address}. Stop one of them, and empty its disk",
+                field="member_address",
+                retry_after_ms=left_ms(before.at_s + self.lease_s, now_s),
+            )
+        known.set_id = report.set_id or known.set_id
+        known.reports[report.member] = Reported(report, now_s)
+        known.last = known.configuration() or known.last
+        (known.living.discard if report.is_leaving else known.living.add)(report.member)
+        _note_leader(known)
+        return known
+
+    def expire(self, now_s: float) -> list[MemberSet]:
+        """Expire old reports; returns the sets with expired replicas."""
+        changed = []
+        for one in self.sets.values():
+            gone = {member for member in one.living if one.reports[member].at_s + self.lease_s <= now_s}
+            if gone:
+                one.living -= gone
+                changed.append(one)
+            latest = one.configuration()
+            named = {*latest.voters, *latest.learners} if latest else one.reports.keys()
+            for member in [m for m in one.reports if m not in one.living and m not in named]:
+                del one.reports[member]
+        return changed
+
+    def _is_copy(self, before: Reported, report: MemberReport, now_s: float) -> bool:
+        """Whether the same incarnation of a disk with a log reports from two addresses."""
+        same = _is_same_start(before.report.incarnation, report.incarnation)
+        same = same and report.set_id == before.report.set_id != ""
+        return same and before.report.member_address != report.member_address and before.at_s + self.lease_s > now_s
+
+    def _check_set(self, known: MemberSet, report: MemberReport, now_s: float) -> None:
+        """A set keeps the name while one of its replicas is alive; then another set may have it."""
+        if not report.set_id or known.set_id in ("", report.set_id):
+            return
+        others = [one for one in known.alive() if one.at_s + self.lease_s > now_s]
+        if others:
+            raise Conflict(
+                f"enode {report.enode!r} is the replica set {known.set_id}, of which replica "
+                f"{others[0].report.member.number} is alive at {others[0].report.address}, and this replica is of "
+                f"{report.set_id}. Give this enode another name, or stop the other and retry",
+                field="set_id",
+                retry_after_ms=left_ms(max(one.at_s for one in others) + self.lease_s, now_s),
+            )
+        self.sets[known.enode].reports.clear()
+        known.living.clear()
+        known.last = None
+        known.led_by, known.led_epoch = None, 0
+
+
+def _is_same_start(one: int, other: int) -> bool:
+    """Whether two incarnations are of one start of a disk, or of starts of two copies with the same count."""
+    return one == other or (min(one, other) >= RANDOM_PARTS and one // RANDOM_PARTS == other // RANDOM_PARTS)
+
+
+def _is_older(incarnation: int, known: int) -> bool:
+    """Whether a start is not later than a known one. A disk restored from a copy repeats the counts of known starts."""
+    return incarnation < known or (incarnation != known and _is_same_start(incarnation, known))
+
+
+def _note_leader(known: MemberSet) -> None:
+    leader = known.leader()
+    if leader is None or leader.epoch < known.led_epoch:
+        return
+    led_by = (leader.member, leader.incarnation)
+    if known.led_by is not None and known.led_by[0] != leader.member:
+        known.take_overs += 1
+    known.led_by, known.led_epoch = led_by, leader.epoch
+
+
+def left_ms(until_s: float, now_s: float) -> int:
+    """The remaining time of a lease or a report, at least 1 ms, so that callers do not retry before its end."""
+    return max(1, math.ceil((until_s - now_s) * 1000))
+
+
+def majority(voters: Collection[MemberId]) -> int:
+    """The number of voters in a majority."""
+    return len(voters) // 2 + 1
+
+
+def _check(report: MemberReport) -> None:
+    check_process_name(report.enode, "enode")
+    if report.set_id:
+        check_text(report.set_id, "set_id", "the id that the set got when it was created")
+    for name in ("address", "member_address"):
+        check_address(getattr(report, name), name)
+    _check_ids("member", [report.member])
+    for name in ("voters", "learners"):
+        ids: tuple[MemberId, ...] = getattr(report, name)
+        if len(ids) > MEMBERS_MAX:
+            raise Invalid(f"{len(ids)} replicas; expected at most {MEMBERS_MAX}", field=name)
+        _check_ids(name, ids)
+    if report.suggested is not None:
+        _check_ids("suggested", [report.suggested])
+
+
+def _check_ids(name: str, ids: Iterable[MemberId]) -> None:
+    for one in ids:
+        if one.number < 1:
+            raise Invalid(f"{one.number}; give the replica's number, 1 or more", field=f"{name}.number")
+        check_text(one.disk, f"{name}.disk", "the id that the disk got when its folder was first used")

@@ -1,0 +1,169 @@
+"""The connection to an enode's leader: one stream each for appends, reads and leases, shared by the whole snode."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import grpc
+
+from ortoo.common.errors import Moved, OrtooError, Unavailable, Unsupported
+from ortoo.common.errors.status import cancellations, rpc_errors
+from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.snode.enodes.append_wire import appended_of, fetched_of
+from ortoo.snode.enodes.link import Appended, Fetched
+from ortoo.snode.enodes.held_appends import HeldAppends
+from ortoo.snode.enodes.pop_wire import ended_of
+from ortoo.snode.enodes.request_stream import LEFT_ALONE_S, Pending, RequestStream
+from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1 import enode_pop_pb2 as pop_pb
+from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
+
+Answer = TypeVar("Answer")
+Held = HeldAppends[Bulky, Appended]
+
+
+class Leaders(Protocol):
+    """The current leaders of the enodes, and the requests that wait for a leader."""
+
+    background: Background
+    clock: Clock
+    timeout_s: float
+    in_flight_bytes_max: int
+
+    def held(self, enode: str) -> Held:
+        """The appends that wait for the enode's next leader."""
+
+    def learn(self, enode: str, moved: Moved) -> "MemberLink":
+        """The link to ask after a replica reported another leader; the present one if no newer leader is known."""
+
+
+class MemberLink:
+    """The connection to the replica of an enode that leads it, by the latest information."""
+
+    def __init__(self, enode: str, address: str, epoch: int, channel: grpc.aio.Channel, leaders: Leaders) -> None:
+        """It connects when there is a request; `leaders` has later leaders."""
+        self.address = address
+        self.epoch = epoch
+        self._enode = enode
+        self._peer = f"enode {enode}"
+        self._leaders = leaders
+        self._stub = EnodeServiceStub(channel)
+        self._clock = leaders.clock
+        self._timeout_s = leaders.timeout_s
+        self.opened_s = leaders.clock.monotonic_s()
+        self._calls: dict[Any, None] = {}  # ordered, so that simulations end them deterministically
+        self._conversations: dict[Any, None] = {}
+        """Calls that end with this link, because a leader that hangs does not end them."""
+        self._gone: OrtooError | None = None
+        self._held = leaders.held(enode)
+        stream = partial(RequestStream[Any, Any, Any], self._peer, clock=leaders.clock, timeout_s=leaders.timeout_s)
+        self.appends: RequestStream[Bulky, pb.AppendResponse, Appended] = stream(
+            open_call=lambda: bulk_calls.append(channel),
+            decode=appended_of,
+            in_flight_bytes_max=leaders.in_flight_bytes_max,
+            answers_all_it_took=True,
+            moved=self._hold,
+            may_move=epoch > 0,
+        )
+        self._fetches: RequestStream[pb.FetchBatchesRequest, Bulky, Fetched] = stream(
+            open_call=lambda: bulk_calls.fetch_batches(channel), decode=fetched_of
+        )
+        self._leases: RequestStream[pop_pb.LeaseRequest, pop_pb.LeaseResponse, pop_pb.LeaseResponse] = stream(
+            open_call=self._stub.Lease,
+            decode=ended_of,
+            answers_all_it_took=True,
+            late_fail_alone=True,
+            greets=True,
+        )
+        self._lease_calls_until_s = 0.0
+        """Until then pops and settlements are single calls: the process is of a version without the stream."""
+        self._leasing = leaders.background.contained("leases", self._leases.run())
+        self._carrying = [
+            leaders.background.contained("appends", self.appends.run()),
+            leaders.background.contained("fetches", self._fetches.run()),
+        ]
+
+    def close(self, moved: Moved | None = None) -> OrtooError:
+        """Close; requests in flight fail with the returned error, pops and settlements when `break_off` is called.
+
+        If the enode has `moved`, unsent requests wait for its leader.
+        """
+        for task in self._carrying:
+            task.cancel()
+        self._gone = gone = self.fail_reads()
+        self.appends.fail_all(gone, moved)
+        for call in [*self._calls, *self._conversations]:
+            call.cancel()
+        return gone
+
+    def break_off(self) -> None:
+        """Stop waiting for answers about leases. Leases in the answers of the previous leader are valid until then."""
+        self._leasing.cancel()
+        self._leases.close(self._closing())
+
+    def fail_reads(self) -> OrtooError:
+        """Fail the waiting reads, so that their callers retry; returns their error."""
+        self._fetches.fail_all(gone := self._closing())
+        return gone
+
+    def _closing(self) -> Unavailable:
+        return Unavailable(f"the link to {self._peer} was closed; the outcome is unknown, retry")
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request that may change state is in flight."""
+        return self.appends.is_idle and self._leases.is_idle and not self._calls
+
+    @property
+    def connected(self) -> bool:
+        """Whether a stream to it works now."""
+        return self.appends.connected or self._fetches.connected or self._leases.connected
+
+    def _hold(self, item: Pending[Bulky, Appended], moved: Moved) -> None:
+        self._held.moved(self.appends, item, moved)
+        self._leaders.learn(self._enode, moved)
+
+    async def _lease(self, request: pop_pb.LeaseRequest, wait_s: float = 0.0) -> pop_pb.LeaseResponse:
+        """Send a request to this process. Errors: those of the enode, Unavailable as in RequestStream."""
+        if self._clock.monotonic_s() >= self._lease_calls_until_s:
+            try:
+                return await self._leases.send(request, wait_s=wait_s)
+            except Unsupported:
+                if self._leases.connected:
+                    raise  # the error is about this request alone
+                self._lease_calls_until_s = self._clock.monotonic_s() + LEFT_ALONE_S
+        timeout_s = self._timeout_s + wait_s
+        if request.WhichOneof("asked") == "pop":
+            return pop_pb.LeaseResponse(popped=await self._ask(self._stub.PopQueues, request.pop, timeout_s))
+        return pop_pb.LeaseResponse(settled=await self._ask(self._stub.SettlePopped, request.settle, timeout_s))
+
+    async def _ask(self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float) -> Answer:
+        with rpc_errors(self._peer, within=True):
+            call = method(request, timeout=timeout_s)
+            return await self._over(self._calls, call, call)
+
+    async def _hear(self, call: Any, told: Callable[[Any], None]) -> None:
+        """Pass each message of an open call to `told`, until it ends. Errors: Unavailable when the connection broke."""
+        try:
+            with rpc_errors(self._peer, within=True):
+                async for news in call:
+                    told(news)
+        finally:
+            call.cancel()
+
+    async def _over(self, calls: dict[Any, None], call: Any, answer: Awaitable[Answer]) -> Answer:
+        """The answer of a call, which is one of `calls` meanwhile."""
+        calls[call] = None
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            # Either this link was closed for a newer one, or the caller was cancelled.
+            if self._gone is None or cancellations():
+                raise
+            raise self._gone from None
+        finally:
+            del calls[call]

@@ -1,0 +1,235 @@
+"""Pulls with long polling, and committed offsets of groups."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ortoo.common.arrays.gather import narrowed
+from ortoo.common.arrays.opened_batch import OpenedBatch
+from ortoo.common.cluster.names import check_group_name
+from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, OrtooError, OutOfRange
+from ortoo.common.filters.message_filter import MessageFilter
+from ortoo.common.filters.selection import Selected, selected
+from ortoo.common.process.clock import Clock
+from ortoo.snode.cluster.directory import check_readable
+from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.enodes.link import EnodeLinks, Fetched, FetchWish, OffsetRow, explained
+from ortoo.snode.membership.group_membership import Membership
+from ortoo.snode.observe.traffic import Traffic
+from ortoo.snode.pull.offsets import GroupOffset
+from ortoo.snode.topics.group_settings import GroupSettings
+
+MESSAGES_DEFAULT = 32
+MESSAGES_MAX = 4_096
+BYTES_MAX = 4 << 20
+WAIT_MAX_MS = 60_000
+PASSED_OVER_MAX = 65_536
+"""Number of non-matching messages after which a pull answers with its new position."""
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """A client's pull request."""
+
+    group: str
+    queue: Queue
+    offset: int
+    messages_max: int = 0
+    bytes_max: int = 0
+    wait_ms: int = 0
+    wanted: MessageFilter | None = None
+    subscription_version: int = 0
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """The answer to a pull. For an illegal offset `next_offset` is the corrected one.
+
+    Without `parts` and `passed_over` there are no new messages.
+    """
+
+    topic_id: int
+    next_offset: int
+    end_offset: int
+    begin_offset: int = -1
+    parts: tuple[Selected, ...] = ()
+    is_illegal: bool = False
+    passed_over: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Pulling:
+    """Serves pulls and offsets; the enodes have the state."""
+
+    watch: DirectoryWatch
+    links: EnodeLinks
+    settings: GroupSettings
+    membership: Membership
+    traffic: Traffic
+    clock: Clock
+
+    async def pull(self, request: PullRequest) -> Pulled:
+        """Messages from an offset on; at the end of the queue it waits for new ones.
+
+        Errors: Invalid, NotFound (topic, group, subscription), Conflict (a newer subscription than the registered one,
+        a group that may not consume), Fenced, Unavailable.
+        """
+        check_group_name(request.group, "group")
+        if request.offset < 0 or request.messages_max > MESSAGES_MAX or request.wait_ms > WAIT_MAX_MS:
+            raise Invalid(
+                f"give an offset of at least 0, at most {MESSAGES_MAX} messages, a wait of at most {WAIT_MAX_MS} ms"
+            )
+        topic = await self._readable(request.queue)
+        await self.settings.check(request.group)
+        self._check_subscription(request)
+        try:
+            return await self._pull(request, topic)
+        except OutOfRange as error:
+            corrected = error.begin_offset if request.offset < error.begin_offset else error.end_offset
+            return Pulled(topic.topic_id, corrected, error.end_offset, error.begin_offset, is_illegal=True)
+        except OrtooError as error:
+            raise explained(error) from error
+
+    async def commit(self, group: str, offsets: Sequence[GroupOffset]) -> list[GroupOffset]:
+        """Store offsets; returns those that could not be stored, each with its error. Errors: one common to all."""
+        check_group_name(group, "group")
+        by_enode, refused = await self._by_enode(offsets)
+        for (enode, topic_id), items in by_enode.items():
+            rows: list[OffsetRow] = [(item.queue.queue_id, item.offset, item.generation) for item in items]
+            try:
+                fenced = set(await self.links.to(enode).commit_rows(topic_id, group, rows))
+            except OrtooError as error:
+                refused += [dataclasses.replace(item, error=explained(error)) for item in items]
+            else:
+                lost = Fenced("the lock of this queue has a newer generation: take the lock again", field="generation")
+                refused += [dataclasses.replace(one, error=lost) for one in items if one.queue.queue_id in fenced]
+        if len(refused) == len(offsets) and len({type(one.error) for one in refused}) == 1:
+            assert refused[0].error is not None
+            raise refused[0].error
+        return refused
+
+    async def query(self, group: str, queues: Sequence[Queue], topic_name: str = "") -> list[GroupOffset]:
+        """The offsets of a group, -1 where it has none, or with an error. Errors: as `commit`."""
+        check_group_name(group, "group")
+        wanted = list(queues)
+        if not wanted:
+            topic = await self.watch.topic(topic_name)
+            wanted = topic.read_queues() if topic.readable else []
+        by_enode, refused = await self._by_enode(map(GroupOffset, wanted))
+        if not by_enode and refused:
+            assert refused[0].error is not None
+            raise refused[0].error
+        found = {item.queue: item for item in refused}
+        for (enode, topic_id), items in by_enode.items():
+            try:
+                known = await self.links.to(enode).query_offsets(topic_id, group, [one.queue.queue_id for one in items])
+            except OrtooError as error:
+                found |= {item.queue: dataclasses.replace(item, error=explained(error)) for item in items}
+            else:
+                found |= {item.queue: GroupOffset(item.queue, known.get(item.queue.queue_id, -1)) for item in items}
+        return [found[queue] for queue in wanted]
+
+    async def find_offset(self, queue: Queue, time_ms: int) -> int:
+        """The first offset stored at or after a time; the end of the queue if there is none."""
+        topic = await self._readable(queue)
+        try:
+            return await self.links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, time_ms)
+        except OrtooError as error:
+            raise explained(error) from error
+
+    async def _pull(self, request: PullRequest, topic: Topic) -> Pulled:
+        link = self.links.to(request.queue.enode)
+        deadline_s = self.clock.monotonic_s() + request.wait_ms / 1000
+        at = request.offset
+        while True:
+            wait_ms = max(0, int((deadline_s - self.clock.monotonic_s()) * 1000))
+            wish = FetchWish(
+                topic.topic_id,
+                request.queue.queue_id,
+                at,
+                bytes_max=min(request.bytes_max or 1 << 20, BYTES_MAX),
+                wait_ms=wait_ms,
+                group=request.group if request.generation else "",
+                generation=request.generation,
+            )
+            fetched = await link.fetch(wish)
+            parts, at, expired = _chosen(fetched, at, request, self.clock.now_ms())
+            if expired:
+                self.traffic.expired(request.queue.topic, request.group, expired)
+            if parts:
+                if (traces := self.traffic.traces) is not None:
+                    for part in parts:
+                        assert part.batch is not None
+                        traces.pulled(request.group, request.queue, part.first_offset, part.batch)
+                return Pulled(topic.topic_id, at, fetched.end_offset, parts=tuple(parts))
+            passed_over = at - request.offset
+            if not fetched.batches or passed_over >= PASSED_OVER_MAX or wait_ms == 0:
+                return Pulled(topic.topic_id, at, fetched.end_offset, passed_over=passed_over > 0)
+
+    def _check_subscription(self, request: PullRequest) -> None:
+        if not request.subscription_version:
+            return
+        versions = [
+            one.version
+            for member in self.membership.members(request.group).values()
+            for one in member.subscriptions
+            if one.topic == request.queue.topic
+        ]
+        if not versions:
+            raise NotFound(
+                f"group {request.group} does not subscribe to {request.queue.topic}: register first",
+                field="subscription_version",
+            )
+        if request.subscription_version > max(versions):
+            raise Conflict(
+                f"group {request.group} has registered version {max(versions)} of the subscription to "
+                f"{request.queue.topic}, not {request.subscription_version}: register it first",
+                field="subscription_version",
+            )
+
+    async def _readable(self, queue: Queue) -> Topic:
+        topic = await self.watch.topic(queue.topic)
+        check_readable(topic, queue)
+        return topic
+
+    async def _by_enode(
+        self, items: Iterable[GroupOffset]
+    ) -> tuple[dict[tuple[str, int], list[GroupOffset]], list[GroupOffset]]:
+        """Items by enode and topic id; and items without a readable queue, each with its error."""
+        found: dict[tuple[str, int], list[GroupOffset]] = {}
+        refused: list[GroupOffset] = []
+        for item in items:
+            try:
+                topic = await self._readable(item.queue)
+            except OrtooError as error:
+                refused.append(dataclasses.replace(item, error=error))
+            else:
+                found.setdefault((item.queue.enode, topic.topic_id), []).append(item)
+        return found, refused
+
+
+def _chosen(fetched: Fetched, at: int, request: PullRequest, now_ms: int) -> tuple[list[Selected], int, int]:
+    """The parts to return, the next offset, and the number of expired messages that were left out."""
+    left, expired = request.messages_max or MESSAGES_DEFAULT, 0
+    parts: list[Selected] = []
+    for stored in fetched.batches:
+        part = selected(stored, at, None if request.wanted is not None else at + left, request.wanted, now_ms=now_ms)
+        if part.messages > left:
+            last = int(np.frombuffer(part.rows, "<i4")[left - 1]) if part.rows else left - 1
+            part = selected(stored, at, part.first_offset + last + 1, request.wanted, now_ms=now_ms)
+        at = part.next_offset
+        expired += part.expired
+        if part.batch is None:
+            continue
+        if request.wanted is None and part.rows and part.batch.count > part.messages:
+            batch, rows = narrowed(OpenedBatch(part.batch), np.frombuffer(part.rows, "<i4"))
+            part = dataclasses.replace(part, batch=batch, rows=rows.tobytes())
+        parts.append(part)
+        left -= part.messages
+        if left <= 0:
+            break
+    return parts, at, expired

@@ -1,0 +1,118 @@
+"""Sends: each message is checked and typed, stored durably, and answered with an entry of its own."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from apache.rocketmq.v2 import definition_pb2
+from apache.rocketmq.v2.definition_pb2 import Code, MessageType
+from apache.rocketmq.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
+from ortoo.common.errors import OrtooError, Overloaded
+from ortoo.common.process.clock import Clock
+from ortoo.common.records.sealed_batch import MESSAGES_MAX
+from ortoo.snode.cluster.routes import MessageType as MessageKind
+from ortoo.snode.cluster.routes import Topic
+from ortoo.snode.rocketmq.clients.routes import ACCEPTED
+from ortoo.snode.rocketmq.clients.table import Clients
+from ortoo.snode.rocketmq.lite.topics import LiteTopics
+from ortoo.snode.rocketmq.protocol.caller import Caller
+from ortoo.snode.rocketmq.protocol.codes import Refused, ok
+from ortoo.snode.rocketmq.protocol.messages import TRANSACTION, Sent, sent_of
+from ortoo.snode.rocketmq.protocol.names import topic_name
+from ortoo.snode.rocketmq.send.recall_message import joined_handle
+from ortoo.snode.rocketmq.send.transactions import Transacting
+from ortoo.snode.send.ambiguous_outcome import Doubt
+from ortoo.snode.send.publisher import Publisher, Receipt
+from ortoo.snode.topics.creation import SendableTopics
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """SendMessage."""
+
+    topics: SendableTopics
+    publisher: Publisher
+    transacting: Transacting
+    lite_topics: LiteTopics
+    clients: Clients
+    clock: Clock
+
+    async def send(self, caller: Caller, request: SendMessageRequest) -> SendMessageResponse:
+        """Store all messages; a refused request stores none. Errors: Refused, and those of the publisher."""
+        topic = await self.topics.topic(_one_topic(request.messages))
+        now_ms = self.clock.now_ms()
+        sent = [sent_of(message, at, now_ms, caller.peer) for at, message in enumerate(request.messages)]
+        _check_types(topic, sent)
+        client = self.clients.seen(caller, self.clock.monotonic_s())
+        if topic.name not in client.publishes:
+            with contextlib.suppress(Overloaded):  # it may send; a later message may register it
+                self.clients.publishes(client, {topic.name})
+        if any(one.message_type == TRANSACTION for one in sent):
+            self.transacting.listens(client)
+            return await self._begin(topic.name, sent)
+        receipts = await self._publish(topic, sent)
+        entries = [
+            SendResultEntry(
+                status=ok(),
+                message_id=receipt.message_id,
+                offset=receipt.offset,
+                recall_handle=joined_handle(receipt.recall_handle, receipt.message_id) if receipt.recall_handle else "",
+            )
+            for receipt in receipts
+        ]
+        return SendMessageResponse(status=ok(), entries=entries)
+
+    async def _publish(self, topic: Topic, sent: Sequence[Sent]) -> list[Receipt]:
+        if topic.message_type is not MessageKind.LITE:
+            return await self.publisher.store(topic, [one.message for one in sent], None)
+        names = sorted({one.lite_topic for one in sent})
+        queues = {name: await self.lite_topics.ensure(topic, name, to_send=True) for name in names}
+        receipts: dict[int, Receipt] = {}
+        doubt = Doubt()
+        for name, queue in queues.items():
+            rows = [row for row, one in enumerate(sent) if one.lite_topic == name]
+            try:
+                stored = await self.publisher.publish(queue.topic, [sent[row].message for row in rows], queue)
+            except OrtooError as error:
+                raise doubt.told(error) from None
+            doubt.tried(None)
+            receipts.update(zip(rows, stored, strict=True))
+        return [receipts[row] for row in range(len(sent))]
+
+    async def _begin(self, topic: str, sent: Sequence[Sent]) -> SendMessageResponse:
+        """One transaction for each message. Errors: Refused if only some are of transactions."""
+        if any(one.message_type != TRANSACTION for one in sent):
+            raise Refused(Code.MESSAGE_CORRUPTED, "only some messages are of transactions; send them separately")
+        entries, doubt = [], Doubt()
+        for one in sent:
+            try:
+                begun = await self.transacting.begin(topic, one)
+            except OrtooError as error:
+                raise doubt.told(error) from None
+            doubt.tried(None)
+            [message_id] = begun.message_ids
+            entries.append(SendResultEntry(status=ok(), message_id=message_id, transaction_id=begun.transaction_id))
+        return SendMessageResponse(status=ok(), entries=entries)
+
+
+def _one_topic(messages: Sequence[definition_pb2.Message]) -> str:
+    if not 1 <= len(messages) <= MESSAGES_MAX:
+        raise Refused(Code.MESSAGE_CORRUPTED, f"{len(messages)} messages; send 1 to {MESSAGES_MAX} at once")
+    name = topic_name(messages[0].topic)
+    for at, message in enumerate(messages[1:], 1):
+        if message.topic.name != name:
+            raise Refused(
+                Code.MESSAGE_CORRUPTED,
+                f"messages[{at}] is for topic {message.topic.name!r}, messages[0] for {name!r}; give one topic",
+            )
+    return name
+
+
+def _check_types(topic: Topic, sent: Sequence[Sent]) -> None:
+    for at, one in enumerate(sent):
+        if one.message_type not in ACCEPTED[topic.message_type]:
+            kind = MessageType.Name(one.message_type)
+            raise Refused(
+                Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+                f"messages[{at}] is {kind}, which topic {topic.name} does not accept",
+            )

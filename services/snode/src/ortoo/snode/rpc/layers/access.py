@@ -1,0 +1,120 @@
+"""Signatures before a request is decoded, rights after it; RocketMQ's clients get errors of their own protocol."""
+
+from typing import Any
+
+from apache.rocketmq.v2 import service_pb2
+from ortoo.common.errors import OrtooError
+from ortoo.common.grpc.layers.layer import Call, Guard, Layer
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.completion_queue.context import headers_of
+from ortoo.common.grpc.signature import SignedCall
+from ortoo.snode.policy.access import Access, AccessOfCall, Authentication
+from ortoo.snode.policy.principal import PRINCIPAL, Principal
+from ortoo.snode.rocketmq.protocol.caller import peer_of
+from ortoo.snode.rocketmq.protocol.codes import status_of
+from ortoo.snode.rpc.layers import OWN
+
+SCALER = "/externalscaler."
+WAITING = ("ConsumerService/Pop", "ConsumerService/Pull")
+"""Unary methods that wait for messages. Like streams they end when the right to them is lost."""
+_SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
+_ANSWERS = {
+    f"MessagingService/{name}": getattr(service_pb2, method.output_type.name)
+    for name, method in _SERVICE.methods_by_name.items()
+}
+
+
+class Refusals(Guard):
+    """Converts errors to answers in RocketMQ's protocol. Ours reports them by the gRPC status."""
+
+    services = OWN
+
+    def leave(self, call: Call) -> None:
+        """Refuse a unary call by its answer, and a stream by the end of the call."""
+        if isinstance(call.error, OrtooError) and not call.method.takes_many:
+            call.answer = _refusal(call, call.error)
+            if call.answer is not None:
+                call.error = None
+
+
+def _refusal(call: Call, error: OrtooError) -> Any:
+    answer = _ANSWERS.get(call.method.name)
+    return None if answer is None else answer(status=status_of(error))
+
+
+def _told_first(call: Call, error: OrtooError) -> None:
+    """Send the error in a stream of RocketMQ's protocol, before the stream ends."""
+    if call.method.takes_many:
+        call.answer = _refusal(call, error)
+
+
+class SignIn(Guard):
+    """Authenticates calls, by the headers and the raw bytes of the request."""
+
+    def __init__(self, access: Access, *, scaler_open: bool = False) -> None:
+        """`scaler_open` allows every caller to use the autoscaler's interface."""
+        self._access = access
+        self.services = OWN if scaler_open else (*OWN, SCALER)
+
+    async def enter(self, call: Call) -> None:
+        """Check the signature. Errors: Forbidden, of field `authorization`; Unavailable."""
+        access = call.kept[self] = AccessOfCall(self._access, call.method.name, peer_of(call.context))
+        try:
+            await access.sign_in(headers_of(call.context), call.data)
+        except OrtooError as error:
+            _told_first(call, error)
+            raise
+        PRINCIPAL.set(access.principal)  # gRPC runs each call in a task of its own
+
+
+class RocketmqSignIn(Guard):
+    """Authenticates only RocketMQ's clients, without access rules."""
+
+    services = (f"/{_SERVICE.full_name}/",)
+
+    def __init__(self, authentication: Authentication) -> None:
+        self._authentication = authentication
+
+    async def enter(self, call: Call) -> None:
+        """Check the signature. Errors: Forbidden, of field `authorization`; Unavailable."""
+        try:
+            user, _ = await self._authentication.user_of(headers_of(call.context), SignedCall("", None))
+        except OrtooError as error:
+            _told_first(call, error)
+            raise
+        if PRINCIPAL.get().user != user:  # otherwise the rules of access have set the same user with its rights
+            PRINCIPAL.set(Principal(user, may_everything=False))
+
+
+class Rights(Layer):
+    """Refuses every call, and every request within a stream, beyond the rights of its user."""
+
+    def __init__(self, access: Access, sign_in: SignIn) -> None:
+        """`sign_in` has the user of each call."""
+        self._access = access
+        self._sign_in = sign_in
+        self.services = sign_in.services
+
+    def enter(self, call: Call) -> None:
+        """Check the rights for the call. Errors: Forbidden, Invalid."""
+        access: AccessOfCall = call.kept[self._sign_in]
+        if not call.method.takes_many:
+            access.ask(call.request)
+        if call.method.gives_many or call.method.name in WAITING:
+            self._access.stream_begins(access, call.ender())
+            call.kept[self] = access
+
+    def asked(self, call: Call, request: Any) -> None:
+        """Check the rights for the next request. Errors: Forbidden, Invalid."""
+        call.kept[self._sign_in].ask(request.message if isinstance(request, Bulky) else request)
+
+    def answered(self, call: Call, answer: Any) -> Any:
+        """Check that the user of a stream still has the rights for its requests. Errors: Forbidden."""
+        if (access := call.kept.get(self)) is not None:
+            access.look_again()
+        return answer
+
+    def leave(self, call: Call) -> None:
+        """Remove a stream that has ended."""
+        if (access := call.kept.get(self)) is not None:
+            self._access.stream_ends(access)

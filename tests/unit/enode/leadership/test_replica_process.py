@@ -1,0 +1,70 @@
+"""The reports of a replica."""
+
+import asyncio
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from ortoo.enode.replication.protocol.events import ReignSaved, Shipped, Tick
+from ortoo.enode.replication.protocol.identity import Reign
+from ortoo.enode.replication.protocol.messages import HandedOver, HeartbeatAnswer, MatchAsk, Matched, PromiseAsk
+from ortoo.enode.replication.protocol.roles import Candidate
+from ortoo.enode.leadership.replica_process import Lives
+from tests.unit.enode.replication.test_driver import Stopped, driving, following
+from tests.unit.enode.replication.protocol.test_member import LATER_S, ONE, TWO, Run, beat
+
+
+async def test_whom_a_leader_has_handed_over_to_misses_none_while_it_stands() -> None:
+    """Name servers would assume that it cannot win and that the stopping leader has ended, and propose again."""
+    clock = Stopped()
+    driver = following(clock)
+    clock.at_s = LATER_S + 0.9
+    driver.post(HandedOver(2, ONE.member))
+    assert isinstance(driver.member.role, Candidate)
+    assert not report_of(driver).is_leader_silent
+    clock.at_s = LATER_S + 1.1
+    driver.post(Tick())
+    assert report_of(driver).is_leader_silent, "there is no leader, and it gets no message for too long"
+
+
+async def test_who_stops_while_it_is_about_to_lead_hands_over_as_soon_as_it_does() -> None:
+    """Otherwise there would be no leader for a second: it has the votes of a majority, and the leader stepped down."""
+    run = Run()
+    run.lead()
+    to_come: list[list[Any]] = [
+        [MatchAsk(1, TWO, 1, 0), Matched(1, TWO, 1, 0, 0), Shipped(TWO, 1, 10), HeartbeatAnswer(1, TWO, 1, 1, 10)],
+        [PromiseAsk(2, TWO), ReignSaved(Reign(2, TWO)), beat(TWO, 2)],
+    ]
+
+    class Passing(Stopped):
+        async def sleep(self, seconds: float) -> None:
+            for event in to_come.pop(0):
+                driver.post(event)
+            driver.leads = 1 if driver.member.may_append() else None
+            driver.suggestion = None
+
+    async def nothing() -> None:
+        pass
+
+    driver, log = driving(run, Passing())
+    log.hold_back = log.follow = lambda reason: None
+    log.engine.appender.flush = nothing
+    reports = SimpleNamespace(hurry=lambda: None, last_word=nothing)
+    lives: Any = SimpleNamespace(driver=driver, clock=driver.clock, reports=reports, _living=None)
+    lives._hand_over, lives._stopping = partial(Lives._hand_over, lives), asyncio.Event()
+    await Lives.end(lives)
+    assert not to_come
+
+
+def report_of(driver: Any) -> Any:
+    """The report of its process to name servers."""
+    kept = SimpleNamespace(set_id="set", member=ONE.member, incarnation=1, made_from="")
+    lives: Any = SimpleNamespace(
+        joining=SimpleNamespace(kept=kept),
+        driver=driver,
+        settings=SimpleNamespace(name="e", role="", advertised_address=""),
+        reports=SimpleNamespace(is_waiting=False),
+        server=SimpleNamespace(cluster_address="", address="h:1"),
+        member_address="h:2",
+    )
+    return Lives._report(lives)

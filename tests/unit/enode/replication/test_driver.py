@@ -1,0 +1,151 @@
+"""The driver between the protocol and a slow log."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import Conflict
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.enode.replication.driver import Doubts, Driver
+from ortoo.enode.disk.hard_state_file import KeptReign
+from ortoo.enode.replication.protocol.events import (
+    Action,
+    AddLearner,
+    Contradicted,
+    HandOver,
+    Proposed,
+    ReignSaved,
+    Remove,
+    Ship,
+    Shipped,
+    Suggest,
+    Write,
+)
+from ortoo.enode.replication.protocol.identity import Configuration, Reign
+from ortoo.enode.replication.protocol.log_summary import LogOutline, MembersFrame
+from ortoo.enode.replication.protocol.messages import Ack, HeartbeatAnswer, MatchAsk, Matched, Newer, PromiseAsk
+from tests.unit.enode.replication.protocol.test_member import FOUR, LATER_S, ONE, THREE, THREE_MEMBERS, TWO, Run, beat
+
+
+class Stopped(SystemClock):
+    """A clock that stands still until it is set."""
+
+    at_s = LATER_S
+
+    def monotonic_s(self) -> float:
+        """The time that was set."""
+        return self.at_s
+
+
+def whole(ship: Ship) -> list[bytes]:
+    """All frames to send are in memory."""
+    return [bytes(ship.limit - ship.begin)]
+
+
+def leading(clock: Stopped | None = None) -> tuple[Driver, Any]:
+    """A driver whose replica leads a set of three, and its log, whose work has not started."""
+    run = Run()
+    run.lead()
+    run.followed()
+    return driving(run, clock or Stopped())
+
+
+def following(clock: Stopped) -> Driver:
+    """A driver whose replica follows."""
+    run = Run()
+    run.follow()
+    return driving(run, clock)[0]
+
+
+def driving(run: Run, clock: Stopped) -> tuple[Driver, Any]:
+    """A driver and its log, whose work has not started."""
+    engine = SimpleNamespace(appender=SimpleNamespace(), committer=SimpleNamespace(), housekeeping=SimpleNamespace())
+    log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(newest=whole), commit=lambda position: None)
+    joining: Any = SimpleNamespace(kept=KeptReign(ONE.member))
+    background = Background("test")
+    return Driver(log, run.member, joining, lambda to, message: None, background, clock, Doubts()), log
+
+
+async def test_a_change_of_the_members_that_waits_for_the_log_is_the_only_one() -> None:
+    """Other appends meanwhile do not admit a second change, which would not include the first."""
+    driver, log = leading()
+    driver.asked(AddLearner(FOUR.member))
+    log.on_appended(20, ())
+    with pytest.raises(Conflict, match="retry in a moment"):
+        driver.asked(Remove(THREE.member))
+    log.on_appended(30, (MembersFrame(30, Configuration(THREE_MEMBERS.voters, (FOUR.member,))),))
+    with pytest.raises(Conflict, match="not committed"):
+        driver.asked(Remove(THREE.member))
+
+
+async def test_nobody_hands_over_to_a_member_that_is_gone() -> None:
+    """It may have the whole log, but would not get the request to lead, so an answering replica is chosen."""
+    clock = Stopped()
+    driver, _ = leading(clock)
+    for word in (MatchAsk(1, THREE, 1, 0), Matched(1, THREE, 1, 0, 0), Shipped(THREE, 1, 10), Ack(1, THREE, 1, 10)):
+        driver.post(word)
+    assert driver.most_complete() == TWO.member
+    clock.at_s += 1.0
+    driver.post(HeartbeatAnswer(1, THREE, 1, 1, 10))
+    assert driver.most_complete() == THREE.member
+    with pytest.raises(Conflict, match="replica 2 does not answer"):
+        driver.asked(HandOver(TWO.member))
+    assert driver.member.may_append()
+
+
+async def test_nobody_is_asked_for_above_an_epoch_whose_leader_is_followed() -> None:
+    """A late candidate requests an election above the others' epoch; then it learns the leader of that epoch."""
+    clock = Stopped()
+    driver = following(clock)
+    clock.at_s += 2.0
+    for event in (Proposed(4, ONE.member), ReignSaved(Reign(4, ONE)), Newer(9)):
+        driver.post(event)
+    assert driver.asked_for() == Suggest(ONE.member, 9)
+    driver.post(PromiseAsk(9, TWO))
+    assert driver.asked_for() == Suggest(ONE.member, 9), "the other one may not win"
+    driver.post(beat(TWO, 9))
+    assert driver.asked_for() is None
+    assert driver.suggestion is None
+
+
+async def test_a_leader_in_doubt_is_there_until_its_successor_leads() -> None:
+    """In a set of two no other replica can vote for the successor, and an opening replica does not vote for long."""
+    to_come: list[Any] = [PromiseAsk(2, TWO), ReignSaved(Reign(2, TWO)), beat(TWO, 2)]
+
+    class Passing(Stopped):
+        async def sleep(self, seconds: float) -> None:
+            if driver.leads is None:
+                driver.post(to_come.pop(0))
+
+    async def flushed() -> None:
+        pass
+
+    driver, log = leading(Passing())
+    driver.leads = 1
+    log.hold_back = log.follow = lambda reason: None
+    log.engine.appender.flush = flushed
+    await driver._fold_again()
+    assert not to_come
+    assert driver.over.done()
+
+
+@pytest.mark.parametrize("action", [Contradicted(THREE, 10, 20), Write(10, 10, ())])
+async def test_no_action_is_executed_after_the_log_has_ended(action: Action) -> None:
+    """The driver waits for an action, the disk fails, and an action arrives. It has no effect."""
+    driver, log = leading()
+    written: list[int] = []
+
+    async def write(begin: int, frames: object) -> None:
+        written.append(begin)
+
+    async def next_action() -> tuple[Action, LogOutline]:
+        log.engine.appender.on_failed("the disk failed")
+        return action, driver.member.log
+
+    log.write = write
+    driver._log_work.get = next_action  # type: ignore[method-assign]
+    await driver._work()
+    assert driver.over.result() == "the disk failed"
+    assert not written

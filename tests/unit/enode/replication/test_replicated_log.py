@@ -1,0 +1,149 @@
+"""The log of a replica that is emptied and restarts at another position."""
+
+import asyncio
+import contextlib
+import errno
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ortoo.common.process.randomness import Randomness
+from ortoo.enode.replication.membership import Joining
+from ortoo.enode.replication.replicated_log import SharedLog, open_shared_log
+from ortoo.enode.disk.disk import NoDescriptor
+from ortoo.enode.disk.identity import Identity
+from ortoo.enode.log.copies.frame_copies import entry_of, frames_in
+from ortoo.enode.log.frame import Flag, Kind
+from ortoo.enode.log.segment import Segment
+from ortoo.enode.store.store import Store
+from ortoo.testing.store.workload import FOLDER
+from tests.contract.one_store import SETTINGS, OneStore
+
+
+async def opened_log(one: OneStore, joining: Joining) -> SharedLog:
+    """The log of a replica in the store's folder."""
+    kept, outline = joining.started()
+    identity = Identity("default", "enode-0", kept.set_id, kept.created_at_ms)
+    return await open_shared_log(
+        FOLDER, identity=identity, settings=one.settings, disk=one.disk, clock=one.clock, kept=outline
+    )
+
+
+async def test_who_leads_no_more_keeps_the_copies_that_did_not_go_to_the_disk_yet() -> None:
+    """It counted them as a follower, and forgets only its own ones; the simulation found it with seed 443."""
+    one = OneStore(settings=SETTINGS)
+    await one.open()
+    await one.store.close()
+    log = await opened_log(one, Joining(one.disk, FOLDER, one.clock, Randomness(1)))
+    log.engine.appender.commit_limit = 1 << 62
+    log.begin_reign(1)
+    begin = log.engine.appender.appended_position
+    await log.append_word(Kind.EPOCH)
+    await log.engine.appender.flush()
+    data = await log.bytes.from_disk(begin, 1 << 20)
+    at = log.engine.appender.appended_position
+    [frame] = frames_in(data, begin)
+    copy = replace(frame, header=frame.header._replace(position=at))
+    log.follow()
+    log.engine.appender.append_copy(entry_of(copy.header, copy.body), copy.data)
+    copied = log.engine.appender.appended_position
+    assert copied > at
+    log.begin_reign(2)
+    await log.append_word(Kind.EPOCH)
+    assert log.engine.appender.appended_position > copied
+    log.follow()
+    assert log.engine.appender.appended_position == copied
+    log.engine.appender.want_flush()
+    await log.engine.appender.quiet()
+    assert log.engine.appender.durable_position == copied
+    await log.close()
+
+
+async def test_a_log_is_closed_with_copies_that_no_caller_has_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that is stopped while it waits for its next segment flushes the frames that it has accepted."""
+    one = OneStore(settings=SETTINGS)
+    await one.open()
+    await one.store.close()
+    log = await opened_log(one, Joining(one.disk, FOLDER, one.clock, Randomness(1)))
+    appender = log.engine.appender
+    appender.commit_limit = 1 << 62
+    log.begin_reign(1)
+    begin = appender.appended_position
+    await log.append_word(Kind.EPOCH)
+    await appender.flush()
+    [frame] = frames_in(await log.bytes.from_disk(begin, 1 << 20), begin)
+    copy = replace(frame, header=frame.header._replace(position=appender.appended_position))
+    last = replace(copy, header=copy.header._replace(position=copy.header.end_position, flags=Flag.SEGMENT_END))
+    log.follow()
+
+    async def take(frame_bytes: int, *, is_state: bool) -> Segment:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(appender.spares, "take", take)
+    with pytest.raises(asyncio.CancelledError):
+        await log.write(appender.appended_position, [copy, last])
+    assert appender.appended_position == copy.header.end_position
+    async with asyncio.timeout(10):
+        await log.close()
+    assert appender.durable_position == appender.appended_position
+
+
+async def test_a_start_without_a_descriptor_releases_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any operation that needs a descriptor may be the first one without it. The next start then succeeds."""
+    one = OneStore(settings=SETTINGS)
+    await one.open()
+    await one.store.close()
+    disk, joining = one.disk, Joining(one.disk, FOLDER, one.clock, Randomness(1))
+    kept, outline = joining.started()
+    identity = Identity("default", "enode-0", kept.set_id, kept.created_at_ms)
+    needs_descriptor, left = disk._need_descriptor, 0
+
+    def opened_or_refused(path: Path) -> None:
+        nonlocal left
+        left -= 1
+        disk.open_error = errno.EMFILE if left < 0 else 0
+        needs_descriptor(path)
+
+    async def opened(operations: int) -> SharedLog:
+        nonlocal left
+        left = operations
+        return await open_shared_log(
+            FOLDER, identity=identity, settings=one.settings, disk=disk, clock=one.clock, kept=outline
+        )
+
+    monkeypatch.setattr(disk, "_need_descriptor", opened_or_refused)
+    refused, log = 0, None
+    while log is None:
+        with contextlib.suppress(NoDescriptor):
+            log = await opened(refused)
+        if log is None:
+            refused += 1
+            await (await opened(1 << 30)).close()
+    left = 1 << 30
+    await log.close()
+    assert refused > 20
+
+
+async def test_closing_a_log_that_was_emptied_writes_nothing_about_what_it_held() -> None:
+    """No index of segments that had just become full, because they are deleted, and no marker of a clean stop."""
+    one = OneStore(settings=replace(SETTINGS, idle_mark_ms=1_000_000))
+    await one.open()
+    await one.store.close()
+    disk = one.disk
+    joining = Joining(disk, FOLDER, one.clock, Randomness(1))
+    log = await opened_log(one, joining)
+    await log.engine.housekeeping.stop()  # so that no index is written meanwhile
+    log.engine.appender.commit_limit = 1 << 62
+    log.begin_reign(1)
+    log.serve()
+    one.store = Store(log.engine)
+    while len(log.engine.catalog.segments) < 3:
+        await one.append(b"x" * 1_000)
+    end = log.engine.appender.appended_position
+    assert await log.restart(replace(log.outline, begin=2 * end, appended=2 * end, flushed=2 * end))
+    await log.close()
+    assert set(disk.list(FOLDER)) == {"begin", "identity", "outline", "reign", "serials"}
+    log = await opened_log(one, joining)
+    assert log.engine.appender.appended_position == 2 * end
+    await log.close()

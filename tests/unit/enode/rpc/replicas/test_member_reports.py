@@ -1,0 +1,60 @@
+"""Reports of a replica to name servers."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.enode.replication.protocol.events import Suggest
+from ortoo.enode.rpc.replicas.reports import MemberReports
+from ortoo.v1 import member_report_pb2 as pb
+from tests.unit.enode.replication.protocol.test_member import TWO
+
+AT = "names:1"
+
+
+class Answering:
+    """A name server with a given answer."""
+
+    def __init__(self) -> None:
+        self.answer = pb.ReportMemberResponse()
+        self.heard: list[pb.ReportMemberRequest] = []
+
+    async def ReportMember(self, request: pb.ReportMemberRequest, timeout: float) -> pb.ReportMemberResponse:
+        """Record a report."""
+        self.heard.append(request)
+        return self.answer
+
+
+def proposing(epoch: int) -> pb.ReportMemberResponse:
+    """An answer that proposes the second replica."""
+    return pb.ReportMemberResponse(proposal=pb.Proposal(epoch=epoch, leader=pb.MemberId(number=2, disk="disk-2")))
+
+
+async def test_a_suggestion_is_told_until_an_epoch_above_it_is_known() -> None:
+    """A name server whose database failed dropped the request: it must be repeated, or no leader would be proposed."""
+    names, driver = Answering(), SimpleNamespace()
+    async with Background("test") as background, Channels() as channels:
+        reports = MemberReports(NameServers(AT), channels, pb.ReportMemberRequest, background, SystemClock())
+        told: Any = driver
+        reports.driver, reports._stubs[AT] = told, names  # type: ignore[assignment]
+        for ends in ("proposal", "promise"):
+            driver.post, driver.member = lambda event: None, SimpleNamespace(reign=SimpleNamespace(epoch=4))
+            driver.suggestion, names.answer = Suggest(TWO.member, 4), pb.ReportMemberResponse()
+            driver.asked_for = lambda: driver.suggestion
+            names.heard.clear()
+            await reports._try(AT)
+            names.answer = proposing(4)  # an earlier epoch
+            await reports._try(AT)
+            if ends == "proposal":
+                names.answer = proposing(5)
+            else:
+                driver.member.reign.epoch = 5
+            await reports._try(AT)
+            await reports._try(AT)
+            assert [one.suggested.number for one in names.heard] == [2, 2, 2, 0]
+        driver.suggestion, driver.asked_for = Suggest(TWO.member, 5), lambda: None  # its leader is followed
+        await reports._try(AT)
+        assert not names.heard[-1].HasField("suggested")

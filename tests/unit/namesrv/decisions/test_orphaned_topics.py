@@ -1,0 +1,23 @@
+"""Topics that enodes hold and the directory does not have: offered, and adopted unchanged."""
+
+import pytest
+
+from ortoo.namesrv.decisions.orphaned_topics import HeldTopic, Offers, adopted, wanted
+from ortoo.namesrv.decisions.topics import Permission, Placement, Topic
+
+
+@pytest.mark.parametrize(("write", "expected"), [(4, 8), (2, 2), (0, 0)])
+def test_queues_are_taken_in_and_producers_stay_away_where_they_were_kept_away(write: int, expected: int) -> None:
+    """Of a topic on two enodes, one has more queues than in the directory; the other one stays unchanged."""
+    placements = Placement("a", 4, write), Placement("b", 4, write)
+    known = {"t": Topic("t", 7, 3, Permission.READ_ONLY, placements, 1)}
+    offers = Offers()
+    for enode, held in (("a", 8), ("b", 4)):
+        offers.put(enode, [HeldTopic(7, "t", held)], 0)
+    offered = offers.all(known, {})
+    assert [(one.name, [placement.enode for placement in one.placements]) for one in offered] == [("t", ["a"])]
+    [chosen] = wanted(["t"], offered)
+    taken = adopted(chosen, known["t"], version=4, now_ms=9)
+    assert taken.placements == (Placement("a", 8, expected), placements[1])
+    assert (taken.permission, taken.version, taken.created_at_ms) == (Permission.READ_ONLY, 4, 1)
+    assert offers.all({"t": taken}, {}) == []
